@@ -139,11 +139,15 @@ TEST(DataParallel, FollowsOneRankWithDropout) {
   for (int ranks : {2, 3}) ExpectFollows(MeanLosses(ranks, t), one, 1e-5);
 }
 
-TEST(DataParallel, FollowsOneRankWithDropPath) {
-  Training t;
-  t.net = "self.drop = nn.DropPath {drop_prob = 0.3}";
-  const std::vector<double> one = MeanLosses(1, t);
-  for (int ranks : {2, 3}) ExpectFollows(MeanLosses(ranks, t), one, 1e-5);
+TEST(DataParallel, FollowsOneRankWithDropoutOfRowsAndChannels) {
+  for (const char* drop : {"nn.DropPath {drop_prob = 0.3}", "nn.Dropout1d {p = 0.3}"}) {
+    Training t;
+    t.net = absl::StrCat("local drop = ", drop,
+                         " self.drop = function(h) return ops.reshape(drop(ops.reshape(h, "
+                         "{h.shape[1], h.shape[2], 1})), h.shape) end");
+    const std::vector<double> one = MeanLosses(1, t);
+    for (int ranks : {2, 3}) ExpectFollows(MeanLosses(ranks, t), one, 1e-5);
+  }
 }
 
 // Without gradients_mean they are summed: the steps are as large as with `ranks` times the rate.

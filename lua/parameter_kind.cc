@@ -100,7 +100,7 @@ StatusOr<int> MakeParameter(lua_State* L, Session& session, const char* kind) {
   const bool state = absl::string_view(kind) == kState;
   RETURN_IF_ERROR(CheckFields(L, 1, state ? "state" : "Parameter",
                               {"name", "shape", "dtype", "init", "requires_grad", "saved", "layerwise_parallel",
-                               "parallel_optimizer", "comm_fusion"}));
+                               "parallel_optimizer", "comm_fusion", "zero_row"}));
   auto p = std::make_shared<ParameterData>();
   p->kind = kind;
   p->made_at = session.Where();
@@ -136,6 +136,10 @@ StatusOr<int> MakeParameter(lua_State* L, Session& session, const char* kind) {
   lua_getfield(L, 1, "comm_fusion");
   if (!lua_isnil(L, -1)) {
     ASSIGN_OR_RETURN(p->comm_fusion, ReadCommFusion(L, -1, absl::StrCat("Parameter '", p->name, "': comm_fusion")));
+  }
+  lua_getfield(L, 1, "zero_row");
+  if (!lua_isnil(L, -1)) {
+    ASSIGN_OR_RETURN(p->zero_row, ReadInt(L, -1, absl::StrCat("Parameter '", p->name, "': zero_row")));
   }
   PushObject<ParameterHandle>(L, p);
   lua_createtable(L, 0, 1);

@@ -320,6 +320,16 @@ TEST(SemiAuto, CrossBatchLeavesAReductionToEachRank) {
   ExpectFollowsOneRank(4, t);
 }
 
+// A mean that divides by the sum of the labels' weights: that of the global batch, whichever rank holds which label.
+TEST(SemiAuto, WeightedMeansAreThoseOfTheGlobalBatch) {
+  Training t;
+  t.optimizer +=
+      ", loss_fn = (function() "
+      "local loss = nn.CrossEntropyLoss {weight = ms.arange(8):astype(ms.float32) * 0.5, ignore_index = 3} "
+      "return function(o, y) return loss(o, ops.argmax(y, {axis = 2})) end end)()";
+  for (int ranks : {2, 3}) ExpectFollowsOneRank(ranks, t);
+}
+
 // One value as several operands: each has the entry of its own, and the numbers stay.
 TEST(SemiAuto, OperandsThatAreOneValueHaveStrategiesOfTheirOwn) {
   struct Case {

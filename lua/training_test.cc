@@ -195,7 +195,9 @@ TEST_F(TrainingTest, CheckpointsComeBack) {
 
 TEST_F(TrainingTest, ResumeGivesTheSameBits) {
   for (const char* optimizer :
-       {"{kind = 'adam'}", "{kind = 'adamw', weight_decay = 0.1}", "{kind = 'rmsprop', momentum = 0.5}",
+       {"{kind = 'adam'}", "{kind = 'adam', use_amsgrad = true, use_nesterov = true}",
+        "{kind = 'adamw', weight_decay = 0.1}", "{kind = 'adamw', use_amsgrad = true}", "{kind = 'adadelta'}",
+        "{kind = 'adamax'}", "{kind = 'nadam'}", "{kind = 'radam'}", "{kind = 'rmsprop', momentum = 0.5}",
         "{kind = 'rmsprop', centered = true}", "{kind = 'adagrad'}", "{kind = 'ftrl', l1 = 0.01}",
         "{kind = 'adafactor'}", "{kind = 'adafactor', beta1 = 0}",
         "{kind = 'momentum', momentum = 0.9, wrapper = {kind = 'lars'}}"}) {
@@ -261,8 +263,8 @@ TEST_F(TrainingTest, GeneratorsRunLua) {
 TEST_F(TrainingTest, MistakesAreOneMessage) {
   EXPECT_EQ(
       Eval("make {kind = 'sdg'}"),
-      "test.lua:1: optimizer: kind is 'sdg', expected one of adafactor, adagrad, adam, adam_weight_decay, adamw, ftrl, "
-      "lamb, lazy_adam, momentum, rmsprop, sgd (did you mean 'sgd'?)");
+      "test.lua:1: optimizer: kind is 'sdg', expected one of adadelta, adafactor, adagrad, adam, adam_weight_decay, "
+      "adamax, adamw, ftrl, lamb, lazy_adam, momentum, nadam, radam, rmsprop, sgd (did you mean 'sgd'?)");
   EXPECT_EQ(Eval("make {kind = 'sgd', nesterov = true}"),
             "test.lua:1: optimizer: nesterov needs a momentum and no dampening");
   EXPECT_EQ(Eval("make({kind = 'sgd'}, {parameters = {}})"),

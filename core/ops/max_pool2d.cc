@@ -1,11 +1,8 @@
-#include <cmath>
-
 #include "absl/strings/str_cat.h"
-#include "core/base/parallel_for.h"
-#include "core/kernels/dispatch.h"
 #include "core/kernels/simd/max_pool.h"
 #include "core/onnx/lowering.h"
 #include "core/ops/declare/device_images.h"
+#include "core/ops/declare/maxima.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -17,55 +14,15 @@ std::string PoolRule(const Attrs& a, bool with_dy, bool to_input) {
   return absl::StrCat(x, with_dy ? ", " + y : "", " -> ", to_input ? x : y);
 }
 
-// Calls f(index of the first maximum in x, index in y) for every result.
-template <class T, class F>
-void ForEachMaximum(const Pooling& p, const T* x, F f) {
-  const auto xs = p.x.strides(), ys = p.y.strides();
-  ParallelFor(p.x.n * p.x.c, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t) {
-      const int64_t from = t / p.x.c * xs[0] + t % p.x.c * xs[1], to = t / p.x.c * ys[0] + t % p.x.c * ys[1];
-      for (int64_t i = 0; i < p.y.h; ++i) {
-        const auto rows = p.Covered(0, i);
-        for (int64_t j = 0; j < p.y.w; ++j) {
-          const auto columns = p.Covered(1, j);
-          int64_t best = from + rows.begin * xs[2] + columns.begin * xs[3];
-          for (int64_t r = rows.begin; r < rows.end; ++r) {
-            for (int64_t c = columns.begin; c < columns.end; ++c) {
-              const int64_t at = from + r * xs[2] + c * xs[3];
-              if (x[at] > x[best] ||
-                  (std::isnan(static_cast<double>(x[at])) && !std::isnan(static_cast<double>(x[best]))))
-                best = at;
-            }
-          }
-          f(best, to + i * ys[2] + j * ys[3]);
-        }
-      }
-    }
-  });
-}
-
 Status Forward(const OpCall& call) {
   ASSIGN_OR_RETURN(const Pooling p, ResolvePooling(call.attrs, call.inputs[0].type));
-  DispatchFloat(call.outputs[0].type.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const T* x = call.inputs[0].as<T>();
-    T* y = call.outputs[0].as<T>();
-    ForEachMaximum(p, x, [&](int64_t from, int64_t to) { y[to] = x[from]; });
-  });
+  ReferenceMaxima(p, call);
   return absl::OkStatus();
 }
 
 Status Backward(const OpCall& call) {
   ASSIGN_OR_RETURN(const Pooling p, ResolvePooling(call.attrs, call.inputs[0].type));
-  DispatchFloat(call.outputs[0].type.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    using C = ComputeType<T>;
-    const T* dy = call.inputs[1].as<T>();
-    T* dx = call.outputs[0].as<T>();
-    std::vector<C> sum(p.x.elements(), C{0});
-    ForEachMaximum(p, call.inputs[0].as<T>(), [&](int64_t from, int64_t to) { sum[from] += static_cast<C>(dy[to]); });
-    for (int64_t i = 0; i < p.x.elements(); ++i) dx[i] = static_cast<T>(sum[i]);
-  });
+  ReferenceMaximaGrad(p, call);
   return absl::OkStatus();
 }
 

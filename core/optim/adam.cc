@@ -1,6 +1,30 @@
+#include "absl/strings/str_cat.h"
 #include "core/optim/define.h"
 
 namespace mslua {
+namespace {
+
+constexpr char kDoc[] =
+    "Adam (Kingma and Ba, 2015, algorithm 1): g = grad + weight_decay * param; m = beta1 * m + (1 - beta1) * g; v = "
+    "beta2 * v + (1 - beta2) * g^2; new_param = param - lr * (d / (1 - beta1^step)) / (sqrt(w / (1 - beta2^step)) + "
+    "eps). d is m, and beta1 * m + (1 - beta1) * g with use_nesterov. ";
+
+// The update, with `v` in the place of w.
+std::vector<Value> Step(UpdateOperands& u, bool largest) {
+  // 1 - beta^step, which loses digits when it is computed as written.
+  u.Let("rate", "lr / -expm1(step * log(beta1))");
+  u.Let("correction", "1 / -expm1(step * log(beta2))");
+  u.Let("grad", "grad + weight_decay * param");
+  std::vector<Value> state = {u.Let("m", "beta1 * m + (1 - beta1) * grad"),
+                              u.Let("v", "beta2 * v + (1 - beta2) * grad * grad")};
+  u.Let("d", u.attrs().Bool("use_nesterov") ? "beta1 * m + (1 - beta1) * grad" : "m");
+  if (largest) state.push_back(u.Let("w", "max(w, v)"));
+  u.Let("param", absl::StrCat("param - rate * d / (sqrt(", largest ? "w" : "v", " * correction) + eps)"));
+  state.insert(state.begin(), u.Get("param"));
+  return u.Results(state);
+}
+
+}  // namespace
 
 MSLUA_OPTIMIZER(adam) {
   OptimizerDef def("adam", "Adam");
@@ -12,23 +36,26 @@ MSLUA_OPTIMIZER(adam) {
   def.Number("beta2", 0.999, Fraction(), "the share of the mean of their squares that stays");
   def.Number("eps", 1e-8, Above(0), "added to the root of the mean of squares");
   def.WeightDecay().LossScale();
-  def.Update("apply_adam",
-             "Adam (Kingma and Ba, 2015, algorithm 1): g = grad + weight_decay * param; m = beta1 * m + (1 - beta1) * "
-             "g; v = beta2 * v + (1 - beta2) * g^2; new_param = param - lr * (m / (1 - beta1^step)) / (sqrt(v / (1 - "
-             "beta2^step)) + eps). step counts from 1; m and v start at 0.")
+  def.Bool("use_nesterov", false, "step along the mean of gradients that one more equal gradient would give");
+  def.Bool("use_amsgrad", false, "divide by the root of the largest mean of squares so far (Reddi et al., 2018)");
+  def.Update("apply_adam_amsgrad", absl::StrCat(kDoc,
+                                                "w is the largest v so far (Reddi, Kale and Kumar, 2018). step "
+                                                "counts from 1; m, v and w start at 0."))
+      .State("m", "moment1")
+      .State("v", "moment2")
+      .State("w", "max_moment2")
+      .Scalars({"lr", "weight_decay", "step"})
+      .Settings({"beta1", "beta2", "eps", "use_nesterov"})
+      .Used([](const Attrs& s, const Shape&) { return s.Bool("use_amsgrad"); })
+      .Formula([](UpdateOperands& u) { return Step(u, true); })
+      .Sample({{"use_nesterov", true}});
+  def.Update("apply_adam", absl::StrCat(kDoc, "w is v. step counts from 1; m and v start at 0."))
       .State("m", "moment1")
       .State("v", "moment2")
       .Scalars({"lr", "weight_decay", "step"})
-      .Settings({"beta1", "beta2", "eps"})
-      .Formula([](UpdateOperands& u) -> std::vector<Value> {
-        // 1 - beta^step, which loses digits when it is computed as written.
-        u.Let("rate", "lr / -expm1(step * log(beta1))");
-        u.Let("correction", "1 / -expm1(step * log(beta2))");
-        u.Let("grad", "grad + weight_decay * param");
-        const Value m = u.Let("m", "beta1 * m + (1 - beta1) * grad");
-        const Value v = u.Let("v", "beta2 * v + (1 - beta2) * grad * grad");
-        return u.Results({u.Let("param", "param - rate * m / (sqrt(v * correction) + eps)"), m, v});
-      });
+      .Settings({"beta1", "beta2", "eps", "use_nesterov"})
+      .Formula([](UpdateOperands& u) { return Step(u, false); })
+      .Sample({{"use_nesterov", true}});
   return def;
 }
 

@@ -1,6 +1,28 @@
+#include "absl/strings/str_cat.h"
 #include "core/optim/define.h"
 
 namespace mslua {
+namespace {
+
+constexpr char kDoc[] =
+    "AdamW (Loshchilov and Hutter, 2019, algorithm 2), as PyTorch's: m = beta1 * m + (1 - beta1) * grad; v = beta2 * v "
+    "+ (1 - beta2) * grad^2; new_param = param * (1 - lr * weight_decay) - lr * (m / (1 - beta1^step)) / (sqrt(w / (1 "
+    "- beta2^step)) + eps). ";
+
+std::vector<Value> Step(UpdateOperands& u, bool largest) {
+  // 1 - beta^step, which loses digits when it is computed as written.
+  u.Let("rate", "lr / -expm1(step * log(beta1))");
+  u.Let("correction", "1 / -expm1(step * log(beta2))");
+  std::vector<Value> state = {u.Let("m", "beta1 * m + (1 - beta1) * grad"),
+                              u.Let("v", "beta2 * v + (1 - beta2) * grad * grad")};
+  if (largest) state.push_back(u.Let("w", "max(w, v)"));
+  u.Let("decay", "1 - lr * weight_decay");
+  u.Let("param", absl::StrCat("param * decay - rate * m / (sqrt(", largest ? "w" : "v", " * correction) + eps)"));
+  state.insert(state.begin(), u.Get("param"));
+  return u.Results(state);
+}
+
+}  // namespace
 
 MSLUA_OPTIMIZER(adamw) {
   OptimizerDef def("adamw", "AdamW");
@@ -12,23 +34,23 @@ MSLUA_OPTIMIZER(adamw) {
   def.Number("beta2", 0.999, Fraction(), "the share of the mean of their squares that stays");
   def.Number("eps", 1e-8, Above(0), "added to the root of the mean of squares");
   def.WeightDecay("lr times it times the parameter is subtracted from the parameter").LossScale();
-  def.Update("apply_adamw",
-             "AdamW (Loshchilov and Hutter, 2019, algorithm 2), as PyTorch's: m = beta1 * m + (1 - beta1) * grad; v = "
-             "beta2 * v + (1 - beta2) * grad^2; new_param = param * (1 - lr * weight_decay) - lr * (m / (1 - "
-             "beta1^step)) / (sqrt(v / (1 - beta2^step)) + eps). step counts from 1; m and v start at 0.")
+  def.Bool("use_amsgrad", false, "divide by the root of the largest mean of squares so far (Reddi et al., 2018)");
+  def.Update("apply_adamw_amsgrad", absl::StrCat(kDoc,
+                                                 "w is the largest v so far (Reddi, Kale and Kumar, 2018). step "
+                                                 "counts from 1; m, v and w start at 0."))
+      .State("m", "moment1")
+      .State("v", "moment2")
+      .State("w", "max_moment2")
+      .Scalars({"lr", "weight_decay", "step"})
+      .Settings({"beta1", "beta2", "eps"})
+      .Used([](const Attrs& s, const Shape&) { return s.Bool("use_amsgrad"); })
+      .Formula([](UpdateOperands& u) { return Step(u, true); });
+  def.Update("apply_adamw", absl::StrCat(kDoc, "w is v. step counts from 1; m and v start at 0."))
       .State("m", "moment1")
       .State("v", "moment2")
       .Scalars({"lr", "weight_decay", "step"})
       .Settings({"beta1", "beta2", "eps"})
-      .Formula([](UpdateOperands& u) -> std::vector<Value> {
-        // 1 - beta^step, which loses digits when it is computed as written.
-        u.Let("rate", "lr / -expm1(step * log(beta1))");
-        u.Let("correction", "1 / -expm1(step * log(beta2))");
-        const Value m = u.Let("m", "beta1 * m + (1 - beta1) * grad");
-        const Value v = u.Let("v", "beta2 * v + (1 - beta2) * grad * grad");
-        u.Let("decay", "1 - lr * weight_decay");
-        return u.Results({u.Let("param", "param * decay - rate * m / (sqrt(v * correction) + eps)"), m, v});
-      });
+      .Formula([](UpdateOperands& u) { return Step(u, false); });
   return def;
 }
 

@@ -17,7 +17,8 @@ MSLUA_OPTIMIZER(rmsprop) {
   def.Params().Rate(0.1);
   def.Number("decay", 0.9, Fraction(), "the share of the mean of squares that stays");
   def.Number("momentum", 0, AtLeast(0), "the share of the last step that stays");
-  def.Number("epsilon", 1e-10, Above(0), "added to the mean of squares");
+  def.Number("epsilon", 1e-10, Above(0),
+             "added to the mean of squares, under the root, where PyTorch adds its eps to the root");
   def.Bool("centered", false, "divide by the root of the variance: the mean of gradients is subtracted (Graves, 2013)");
   def.LossScale().WeightDecay();
   def.Update("apply_rmsprop_centered", std::string(kDoc) +

@@ -48,6 +48,9 @@ struct ParameterData {
   // A training step replaces it by assign: running statistics. Ranks that train on batches of their own then have
   // values of their own.
   bool assigned = false;
+  // A row of the first dimension that is zero in the first value, whatever `init` gives; published weights keep their
+  // own. -1: none.
+  int64_t zero_row = -1;
 
   // Whether data parallel ranks may have different values of what they do not train: a state, or what is assigned.
   // Not of an optimizer's state.

@@ -44,11 +44,23 @@ void ReleaseSource(ParameterData& p) {
   p.init.read = nullptr;
 }
 
+// Fills the part at `begin` of a parameter's first value.
+Status FillFirstValue(const RankState& state, const ParameterData& p, const TensorType& whole,
+                      absl::Span<const int64_t> begin, const TensorView& part) {
+  RETURN_IF_ERROR(
+      Annotate(Fill(p.init, state.seed, p.name, whole, begin, part), absl::StrCat("parameter '", p.name, "'")));
+  if (p.zero_row < 0 || p.init.kind == "read" || whole.rank() == 0) return absl::OkStatus();
+  const int64_t row = p.zero_row - begin[0], rows = part.type.shape[0];
+  if (row < 0 || row >= rows) return absl::OkStatus();
+  const int64_t bytes = part.type.bytes() / rows;
+  std::memset(static_cast<char*>(part.data) + row * bytes, 0, static_cast<size_t>(bytes));
+  return absl::OkStatus();
+}
+
 // This rank's part of a parameter's first value.
 StatusOr<TensorView> MakePart(RankState& state, ParameterData& p, const GlobalView::Sharded& sharded) {
   ASSIGN_OR_RETURN(const TensorView value, AddValue(state, p, p.key, sharded.local()));
-  RETURN_IF_ERROR(Annotate(Fill(p.init, state.seed, p.name, sharded.whole(), sharded.part.begin, value),
-                           absl::StrCat("parameter '", p.name, "'")));
+  RETURN_IF_ERROR(FillFirstValue(state, p, sharded.whole(), sharded.part.begin, value));
   ReleaseSource(p);
   return value;
 }
@@ -78,7 +90,7 @@ StatusOr<TensorView> ValueOf(RankState& state, ParameterData& p) {
   }
   if (sharded != nullptr) return MakePart(state, p, *sharded);
   ASSIGN_OR_RETURN(const TensorView value, AddValue(state, p, key, p.type));
-  RETURN_IF_ERROR(Annotate(Fill(p.init, state.seed, p.name, value), absl::StrCat("parameter '", p.name, "'")));
+  RETURN_IF_ERROR(FillFirstValue(state, p, value.type, Shape(value.type.shape.size(), 0), value));
   ReleaseSource(p);
   return value;
 }

@@ -36,7 +36,7 @@ function M.Parameter(...)
   local init = spec.default_input
   spec.default_input = nil
   if class.is(init, Initializer) then
-    spec.init, spec.shape, spec.dtype = init.init, init.shape, init.dtype
+    spec.init, spec.shape, spec.dtype, spec.zero_row = init.init, init.shape, init.dtype, init.zero_row
   elseif core.kind(init) == "Tensor" or type(init) == "number" or args.is_list(init) then
     spec.init = type(init) == "number" and core.tensor(init) or init
   else

@@ -61,6 +61,87 @@ check.case("Conv2dTranspose", function()
     function() nn.Conv2dTranspose(1, 1, 2, { stride = 2, output_padding = 1 }) end)
 end)
 
+check.case("convolutions of sequences and volumes", function()
+  local x = ms.Tensor { { { 1, 2, 3, 4 } } }
+  local function conv(options)
+    options.weight_init = "ones"
+    return values(nn.Conv1d(1, 1, 2, options)(x))[1][1]
+  end
+  check.equal(conv { pad_mode = "valid" }, { 3, 5, 7 })
+  check.equal(conv {}, { 3, 5, 7, 4 })
+  check.equal(conv { pad_mode = "pad", padding = { 1, 0 }, stride = 2 }, { 1, 5 })
+  check.equal(conv { pad_mode = "pad", padding = 1, has_bias = true, bias_init = 10 }, { 11, 13, 15, 17, 14 })
+  check.equal(nn.Conv1d(4, 6, 3, { group = 2 }).weight.shape, { 6, 2, 3 })
+  local up = nn.Conv1dTranspose(1, 1, 2, { stride = 2, pad_mode = "valid", weight_init = "ones" })
+  check.equal(values(up(x))[1][1], { 1, 1, 2, 2, 3, 3, 4, 4 })
+  check.equal(nn.Conv1dTranspose(4, 6, 3, { stride = 2 })(ms.ones { 2, 4, 5 }).shape, { 2, 6, 10 })
+  local v = ms.ones { 1, 1, 3, 3, 3 }
+  local center = values(nn.Conv3d(1, 1, 3, { weight_init = "ones" })(v))[1][1]
+  check.equal({ center[1][1][1], center[2][1][1], center[2][2][1], center[2][2][2] }, { 8, 12, 18, 27 })
+  local strided = nn.Conv3d(2, 4, { 3, 1, 2 }, { stride = { 2, 1, 1 }, pad_mode = "valid" })
+  check.equal(strided(ms.ones { 2, 2, 7, 3, 4 }).shape, { 2, 4, 3, 3, 3 })
+  check.fails_here("Conv1d: x: expected [n, c, l], got {1, 1, 2, 2}",
+    function() nn.Conv1d(1, 1, 2)(ms.ones { 1, 1, 2, 2 }) end)
+  check.fails_here("Conv1d: padding is 1 but pad_mode is 'same': say pad_mode = 'pad'",
+    function() nn.Conv1d(1, 1, 2, { padding = 1 }) end)
+  check.fails_here("Conv3d: padding: expected 1, 3 or 6 numbers, got {1, 2}",
+    function() nn.Conv3d(1, 1, 2, { pad_mode = "pad", padding = { 1, 2 } }) end)
+  check.fails_here("Conv3d: stride: expected one number or 3, got {1, 2}",
+    function() nn.Conv3d(1, 1, 2, { stride = { 1, 2 } }) end)
+  check.fails_here("Conv3d: a kernel of depth 4 does not fit into 3 planes",
+    function() nn.Conv3d(1, 1, { 4, 1, 1 }, { pad_mode = "valid" })(v) end)
+end)
+
+check.case("windows over sequences and volumes", function()
+  local x = ms.Tensor { { { 1, 5, 2, 4, 3 } } }
+  check.equal(values(nn.MaxPool1d(2)(x)), { { { 5, 4 } } })
+  check.equal(values(nn.MaxPool1d(2, { ceil_mode = true })(x)), { { { 5, 4, 3 } } })
+  check.equal(values(nn.AvgPool1d(2, 1)(x)), { { { 3, 3.5, 3, 3.5 } } })
+  check.near(values(nn.AvgPool1d(3, { stride = 2, pad_mode = "pad", padding = 1, count_include_pad = false })(x)),
+    { { { 3, 11 / 3, 3.5 } } }, 1e-6)
+  check.equal(values(nn.AdaptiveMaxPool1d(2)(x)), { { { 5, 4 } } })
+  check.near(values(nn.AdaptiveAvgPool1d(2)(x)), { { { 8 / 3, 3 } } }, 1e-6)
+  local v = ms.arange(8):astype(ms.float32):reshape(1, 1, 2, 2, 2)
+  check.equal(values(nn.MaxPool3d(2)(v)), { { { { { 7 } } } } })
+  check.equal(values(nn.AvgPool3d(2)(v)), { { { { { 3.5 } } } } })
+  check.equal(values(nn.MaxPool3d({ 1, 2, 2 })(v)), { { { { { 3 } }, { { 7 } } } } })
+  check.fails_here("MaxPool1d: x: expected [n, c, l]", function() nn.MaxPool1d(2)(v) end)
+end)
+
+check.case("adaptive windows of sizes that do not divide, and of the input's size", function()
+  local x = ms.arange(10):astype(ms.float32):reshape(1, 1, 2, 5)
+  check.equal(values(nn.AdaptiveAvgPool2d { 1, 2 }(x)), { { { { 3.5, 5.5 } } } })
+  check.equal(values(nn.AdaptiveMaxPool2d { 1, 2 }(x)), { { { { 7, 9 } } } })
+  check.equal(values(nn.AdaptiveMaxPool2d { -1, 1 }(x)), { { { { 4 }, { 9 } } } })
+  check.equal(values(nn.AdaptiveAvgPool2d { 1, -1 }(x)), { { { { 2.5, 3.5, 4.5, 5.5, 6.5 } } } })
+  check.equal(nn.AdaptiveAvgPool2d(7)(x).shape, { 1, 1, 7, 7 })
+  local ties = ms.zeros { 1, 1, 2, 4 }
+  check.equal(values(ms.grad(function(t) return ops.reduce_sum(nn.AdaptiveMaxPool2d { 1, 2 }(t)) end)(ties)),
+    { { { { 1, 0, 1, 0 }, { 0, 0, 0, 0 } } } })
+  check.fails_here("output_size: expected one or two sizes of at least 1, or -1 for the input's, got 0",
+    function() nn.AdaptiveAvgPool2d(0) end)
+  check.fails_here("output_size: expected one or two sizes", function() nn.AdaptiveMaxPool2d { 1, 2, 3 } end)
+end)
+
+check.case("normalisation of instances, volumes and several dimensions", function()
+  local x = ms.Tensor { { { 1, 3 }, { 2, 6 } } }
+  check.near(values(nn.InstanceNorm1d(2)(x)), { { { -1, 1 }, { -1, 1 } } }, 1e-5)
+  check.near(values(nn.InstanceNorm2d(2)(ops.reshape(x, { 1, 2, 1, 2 }))), { { { { -1, 1 } }, { { -1, 1 } } } }, 1e-5)
+  check.equal(#nn.InstanceNorm1d(2, { affine = false }):trainable_params(), 0)
+  check.fails_here("InstanceNorm2d: x: expected [n, c, h, w]", function() nn.InstanceNorm2d(2)(x) end)
+  local both = nn.LayerNorm { 2, 2 }
+  check.equal(both.gamma.shape, { 2, 2 })
+  local mean, deviation = 3, math.sqrt((4 + 0 + 1 + 9) / 4 + 1e-5)
+  check.near(values(both(x)), { { { (1 - mean) / deviation, 0 }, { (2 - mean) / deviation, (6 - mean) / deviation } } },
+    1e-6)
+  check.fails_here("LayerNorm: x: expected the last dimensions {2, 2}, got {2, 2, 3}",
+    function() both(ms.ones { 2, 2, 3 }) end)
+  check.fails_here("normalized_shape: expected the last dimension or dimensions",
+    function() nn.LayerNorm { normalized_shape = {} } end)
+  local root = math.sqrt((1 + 9 + 4 + 36) / 4 + 1e-6)
+  check.near(values(nn.RMSNorm { 2, 2 }(x)), { { { 1 / root, 3 / root }, { 2 / root, 6 / root } } }, 1e-6)
+end)
+
 check.case("Upsample repeats pixels", function()
   local x = ms.Tensor({ 1, 2 }, ms.float32, { 1, 1, 1, 2 })
   check.equal(values(nn.Upsample { 2, 3 }(x))[1][1], { { 1, 1, 1, 2, 2, 2 }, { 1, 1, 1, 2, 2, 2 } })
@@ -191,6 +272,33 @@ check.case("activations with a number", function()
   check.near(values(nn.LeakyReLU()(x)), { -0.4, 0, 1, 9 }, 1e-6)
   check.near(values(nn.ELU(2)(x)), { 2 * (math.exp(-2) - 1), 0, 1, 9 }, 1e-6)
   check.equal(nn.Identity()(x), x)
+  check.near(values(nn.SELU()(x)), { -1.520166, 0, 1.050701, 9.456309 }, 1e-5)
+  check.near(values(nn.CELU(0.5)(x)), { 0.5 * (math.exp(-4) - 1), 0, 1, 9 }, 1e-6)
+  check.near(values(nn.LogSigmoid()(x)), { -2.126928, -0.693147, -0.313262, -0.000123 }, 1e-6)
+  check.near(values(nn.Softsign()(x)), { -2 / 3, 0, 0.5, 0.9 }, 1e-6)
+  check.near(values(nn.Hardtanh()(x)), { -1, 0, 1, 1 }, 0)
+  check.near(values(nn.Hardtanh(-3, 4)(x)), { -2, 0, 1, 4 }, 0)
+  check.near(values(nn.GLU()(x)), { -2 / (1 + math.exp(-1)), 0 }, 1e-6)
+  check.fails_here("min_val: expected less than max_val = 1, got 2", function() nn.Hardtanh(2) end)
+  check.fails_here("GLU: x: expected an even size along axis -1, got {3}", function() nn.GLU()(ms.ones { 3 }) end)
+end)
+
+check.case("Dropout2d takes whole channels", function()
+  local drop, x = nn.Dropout2d { p = 0.25 }, ms.ones { 40, 10, 2, 3 }
+  check.equal(drop(x), x)
+  drop:set_train(true)
+  local zeros = 0
+  for _, image in ipairs(values(drop(x))) do
+    for _, channel in ipairs(image) do
+      local first = channel[1][1]
+      check.near(channel, { { first, first, first }, { first, first, first } }, 0)
+      if first ~= 0 then check.near(first, 4 / 3, 1e-6) end
+      zeros = zeros + (first == 0 and 1 or 0)
+    end
+  end
+  if zeros < 60 or zeros > 140 then error("expected about 100 of 400 channels, got " .. zeros) end
+  check.fails_here("Dropout1d: x: expected [n, c, l]", function() nn.Dropout1d()(x) end)
+  drop:set_train(false)
 end)
 
 check.case("Dropout acts in training only", function()

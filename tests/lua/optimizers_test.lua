@@ -4,7 +4,7 @@ local core = require "mslua.core"
 local ms = require "mslua"
 local nn, ops = ms.nn, ms.ops
 
-local ROWS, COLUMNS, STEPS = 2, 3, 5
+local ROWS, COLUMNS, STEPS = 2, 3, 8
 local weights = { 0.5, -1.25, 2, 0.75, -0.5, 1 }
 
 -- The gradient of a step: signs and sizes change.
@@ -70,14 +70,90 @@ function references.FTRL(a)
   end
 end
 
+-- Adam's moments, of a gradient with or without the decay.
+local function moments(a, s, i, d)
+  s.m[i] = a.beta1 * s.m[i] + (1 - a.beta1) * d
+  s.v[i] = a.beta2 * s.v[i] + (1 - a.beta2) * d * d
+  s.w[i] = math.max(s.w[i], s.v[i])
+  return s.m[i], a.use_amsgrad and s.w[i] or s.v[i]
+end
+local function start(s) s.m, s.v, s.w = s.m or filled(0), s.v or filled(0), s.w or filled(0) end
+
+function references.Adam(a)
+  return function(w, g, s, step)
+    start(s)
+    return each(function(i)
+      local d = g[i] + a.weight_decay * w[i]
+      local m, v = moments(a, s, i, d)
+      if a.use_nesterov then m = a.beta1 * m + (1 - a.beta1) * d end
+      return w[i] - a.lr * m / (1 - a.beta1 ^ step) / (math.sqrt(v / (1 - a.beta2 ^ step)) + a.eps)
+    end)
+  end
+end
+
 function references.AdamW(a)
+  return function(w, g, s, step)
+    start(s)
+    return each(function(i)
+      local m, v = moments(a, s, i, g[i])
+      m, v = m / (1 - a.beta1 ^ step), v / (1 - a.beta2 ^ step)
+      return w[i] - a.lr * (m / (math.sqrt(v) + a.eps) + a.weight_decay * w[i])
+    end)
+  end
+end
+
+function references.Adadelta(a)
+  return function(w, g, s)
+    s.square, s.step_square = s.square or filled(0), s.step_square or filled(0)
+    return each(function(i)
+      local d = g[i] + a.weight_decay * w[i]
+      s.square[i] = a.rho * s.square[i] + (1 - a.rho) * d * d
+      local by = math.sqrt(s.step_square[i] + a.epsilon) / math.sqrt(s.square[i] + a.epsilon) * d
+      s.step_square[i] = a.rho * s.step_square[i] + (1 - a.rho) * by * by
+      return w[i] - a.lr * by
+    end)
+  end
+end
+
+function references.AdaMax(a)
   return function(w, g, s, step)
     s.m, s.v = s.m or filled(0), s.v or filled(0)
     return each(function(i)
-      s.m[i] = 0.9 * s.m[i] + 0.1 * g[i]
-      s.v[i] = 0.999 * s.v[i] + 0.001 * g[i] * g[i]
-      local m, v = s.m[i] / (1 - 0.9 ^ step), s.v[i] / (1 - 0.999 ^ step)
-      return w[i] - a.lr * (m / (math.sqrt(v) + 1e-8) + a.weight_decay * w[i])
+      local d = g[i] + a.weight_decay * w[i]
+      s.m[i] = a.beta1 * s.m[i] + (1 - a.beta1) * d
+      s.v[i] = math.max(a.beta2 * s.v[i], math.abs(d) + a.eps)
+      return w[i] - a.lr / (1 - a.beta1 ^ step) * s.m[i] / s.v[i]
+    end)
+  end
+end
+
+function references.NAdam(a)
+  return function(w, g, s, step)
+    start(s)
+    local function mu(t) return a.beta1 * (1 - 0.5 * 0.96 ^ (t * a.momentum_decay)) end
+    local product = 1
+    for t = 1, step do product = product * mu(t) end
+    return each(function(i)
+      local d = g[i] + a.weight_decay * w[i]
+      local m, v = moments(a, s, i, d)
+      local root = math.sqrt(v / (1 - a.beta2 ^ step)) + a.eps
+      return w[i] - a.lr * (1 - mu(step)) / (1 - product) * d / root
+        - a.lr * mu(step + 1) / (1 - product * mu(step + 1)) * m / root
+    end)
+  end
+end
+
+function references.RAdam(a)
+  return function(w, g, s, step)
+    start(s)
+    local n = 2 / (1 - a.beta2) - 1
+    local r = n - 2 * step * a.beta2 ^ step / (1 - a.beta2 ^ step)
+    return each(function(i)
+      local m, v = moments(a, s, i, g[i] + a.weight_decay * w[i])
+      m = m / (1 - a.beta1 ^ step)
+      if r <= 5 then return w[i] - a.lr * m end
+      local scale = math.sqrt((r - 4) * (r - 2) * n / ((n - 4) * (n - 2) * r))
+      return w[i] - a.lr * m * scale * math.sqrt(1 - a.beta2 ^ step) / (math.sqrt(v) + a.eps)
     end)
   end
 end
@@ -184,9 +260,27 @@ row("Adagrad", adagrad, { lr = 0.3, accum = 0.5, update_slots = false })
 local ftrl = { lr = 1e-3, initial_accum = 0.1, lr_power = -0.5, l1 = 0, l2 = 0, weight_decay = 0 }
 row("FTRL", ftrl, {})
 row("FTRL", ftrl, { lr = 0.2, initial_accum = 0.3, lr_power = -0.7, l1 = 0.5, l2 = 0.1, weight_decay = 0.2 })
-local adamw = { lr = 1e-3, weight_decay = 0 }
-row("AdamW", adamw, {})
-row("AdamW", adamw, { lr = 0.1, weight_decay = 0.2 })
+local adam = { lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0 }
+for _, class in ipairs { "Adam", "AdamW", "RAdam" } do
+  row(class, adam, {})
+  row(class, adam, { lr = 0.1, beta1 = 0.8, beta2 = 0.9, eps = 1e-3, weight_decay = 0.2 })
+end
+row("Adam", adam, { lr = 0.1, weight_decay = 0.2, use_nesterov = true })
+for _, class in ipairs { "Adam", "AdamW" } do
+  row(class, adam, { lr = 0.1, beta2 = 0.5, weight_decay = 0.2, use_amsgrad = true })
+end
+row("Adam", adam, { lr = 0.1, beta2 = 0.5, use_amsgrad = true, use_nesterov = true })
+row("RAdam", adam, { beta2 = 0.5 })
+local adadelta = { lr = 1, rho = 0.9, epsilon = 1e-6, weight_decay = 0 }
+row("Adadelta", adadelta, {})
+row("Adadelta", adadelta, { lr = 0.7, rho = 0.8, epsilon = 1e-3, weight_decay = 0.2 })
+local adamax = with(adam, { lr = 2e-3 })
+row("AdaMax", adamax, {})
+row("AdaMax", adamax, { lr = 0.1, beta1 = 0.8, beta2 = 0.7, eps = 1e-3, weight_decay = 0.2 })
+local nadam = with(adamax, { momentum_decay = 4e-3 })
+row("NAdam", nadam, {})
+row("NAdam", nadam, { lr = 0.1, beta1 = 0.8, beta2 = 0.9, eps = 1e-3, weight_decay = 0.2, momentum_decay = 0.5 })
+row("NAdam", nadam, { lr = 0.1, momentum_decay = 0 })
 local lazy = { lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0 }
 row("LazyAdam", lazy, {})
 row("LazyAdam", lazy, { lr = 0.1, beta1 = 0.8, beta2 = 0.9, eps = 1e-3, weight_decay = 0.2 })

@@ -52,11 +52,33 @@ check.case("what does not fit", function()
   check.fails("is 5, expected 0 to 4", function() bag {}(ms.Tensor({ { 5 } }, ms.int32)) end)
 end)
 
+check.case("a row of padding is 0 at first and gets no gradient", function()
+  local kept = { { 1, 10 }, { 2, 20 }, { 0, 0 }, { 4, 40 }, { 5, -50 } }
+  local given = nn.Embedding(5, 2, { embedding_table = ms.Tensor(rows), padding_idx = 2 })
+  check.equal(given.embedding_table.value:totable(), kept)
+  check.equal(given(ids):totable(), { { kept[1], kept[3], kept[3] }, { kept[5], kept[2], kept[4] } })
+  ms.set_seed(3)
+  local drawn = nn.Embedding(5, 2, { embedding_table = "normal", padding_idx = 2, multiple_of = 4 })
+  ms.set_seed(3)
+  local whole = nn.Embedding(5, 2, { embedding_table = "normal", multiple_of = 4 }).embedding_table.value:totable()
+  for i, row in ipairs(drawn.embedding_table.value:totable()) do check.equal(row, i == 3 and { 0, 0 } or whole[i]) end
+  -- A row that was given other values keeps them, whatever ids name it.
+  core.assign(given.embedding_table, ms.Tensor(rows))
+  local function loss(x) return ops.reduce_sum(given(x) * 3) end
+  local _, _, gradients = core.value_and_grad(loss, {}, given:trainable_params())(ids)
+  check.equal(gradients[1]:totable(), { { 3, 3 }, { 3, 3 }, { 0, 0 }, { 3, 3 }, { 3, 3 } })
+  check.equal(given(ids):totable()[1][2], { 3, 30 })
+  check.fails_here("Embedding: padding_idx: expected an id below vocab_size = 5, got 5",
+    function() nn.Embedding(5, 2, { padding_idx = 5 }) end)
+  check.fails_here("padding_idx: expected an integer, at least 0, got -1",
+    function() nn.Embedding(5, 2, { padding_idx = -1 }) end)
+end)
+
 -- Trains a table of `height` rows, of which each step names a few, with and without passes.
-local function train(optimizer, height, plain)
+local function train(optimizer, height, plain, padding_idx)
   ms.set_context { reference_kernels = plain }
   ms.set_seed(1)
-  local net = nn.Embedding(height, 3, { embedding_table = "normal" })
+  local net = nn.Embedding(height, 3, { embedding_table = "normal", padding_idx = padding_idx })
   net.embedding_table.value = ms.randn({ height, 3 }, "float32", "table")
   local function loss(x, y) return ops.reduce_mean((net(x) - y) * (net(x) - y)) end
   local step = nn.TrainOneStepCell(nn.WithLossCell(net, nn.MSELoss()), optimizer(net:trainable_params()))
@@ -89,6 +111,15 @@ check.case("rows without an index stay where the optimizer says so", function()
       return nn[name] { params = params, learning_rate = 0.5, weight_decay = options.weight_decay }
     end, 40)
     if after[40][1] == before[40][1] then error(name .. " has left a row without an index") end
+  end
+end)
+
+check.case("no optimizer without decay moves the row of padding", function()
+  for _, name in ipairs { "SGD", "Adagrad", "LazyAdam", "Adam", "NAdam" } do
+    local after, before = train(function(params) return nn[name] { params = params, learning_rate = 0.5 } end, 40,
+      false, 7)
+    check.equal(after[8], before[8])
+    if after[2][1] == before[2][1] then error(name .. " has left row 2") end
   end
 end)
 

@@ -711,6 +711,8 @@ local function optimizer_of(r)
     function() return nn.Momentum { learning_rate = rate, momentum = 0.8, use_nesterov = true } end,
     function() return nn.SGD { learning_rate = rate } end,
     function() return nn.Adam { learning_rate = rate, eps = 1e-3 } end,
+    function() return nn.Adam { learning_rate = rate, eps = 1e-3, use_amsgrad = true, use_nesterov = true } end,
+    function() return nn.NAdam { learning_rate = rate, eps = 1e-3 } end,
     function() return nn.AdamWeightDecay { learning_rate = rate, eps = 1e-3, weight_decay = 0.05 } end,
     function() return nn.Lamb { learning_rate = rate, eps = 1e-3 } end,
   }()

@@ -46,6 +46,38 @@ echo "$tables updates by rows, $wide values of a table's height"
 # The losses fall: the tables are trained.
 awk 'NR == 1 { first = $1 } { last = $1 } END { exit !(last < first) }' one.0 || { echo "no falling loss"; failed=1; }
 
+# A row of padding, which the ranks' shards of the table hold, begins at 0 and stays there.
+cat >padding.lua <<'LUA'
+local ms = require "mslua"
+local nn, ops = ms.nn, ms.ops
+local p, ranks = ms.params { batch_size = 12 }, ms.communication.get_group_size()
+local ids = (ms.rand({ 36, 5 }, "float32", "ids") * 6.99):astype "int32"
+local y = ms.randn({ 36, 5, 4 }, "float32", "y"):astype "float64"
+local Net = nn.Cell:extend "Net"
+function Net:init()
+  self.table = nn.Embedding(7, 4, { padding_idx = 5, multiple_of = 6 })
+  if ranks > 1 then self.table:shard { { ranks, 1 }, { 1, 1 } } end
+end
+function Net:construct(x) return self.table(ops.cast(x, "int32")) end
+return ms.recipe {
+  name = "padding", network = function() return Net() end, loss = nn.MSELoss(),
+  optimizer = nn.Adam { learning_rate = 0.1 },
+  dataset = ms.dataset.NumpySlicesDataset({ ids, y }):batch(p.batch_size),
+  train = { epochs = 2 }, parallel = { parallel_mode = "semi_auto_parallel" },
+}
+LUA
+padded() {
+  MODES_STAGES=0 MODES_DTYPE=float64 MODES_RECIPE=$PWD/padding.lua MODES_LOSSES=$PWD/$1 \
+    "$mslua" train "$here/modes.lua" -n "$2" --fast-dev-run="$steps" batch_size="$((12 / $2))" \
+    >"$1.log" 2>&1 ||
+    { echo "$1 failed:"; tail -5 "$1.log"; failed=1; }
+}
+padded padded 1
+for ranks in 2 3; do
+  padded "padded$ranks" "$ranks"
+  same "padded$ranks" padded
+done
+
 # An index that only the added rows have is an error.
 cat >index.lua <<'LUA'
 local ms = require "mslua"

@@ -76,6 +76,7 @@ end
 local optimizer = one_of(
   function() return nn.Momentum { learning_rate = 0.02, momentum = 0.9, weight_decay = 0.001 } end,
   function() return nn.Adam { learning_rate = 0.003 } end,
+  function() return nn.Adam { learning_rate = 0.003, use_amsgrad = true, use_nesterov = true } end,
   function() return nn.AdamWeightDecay { learning_rate = 0.003, weight_decay = 0.01 } end,
   function() return nn.Lamb { learning_rate = 0.01 } end,
   function() return nn.SGD { learning_rate = 0.05 } end)

@@ -30,11 +30,15 @@ def mslua_name(name):
     return name
 
 
-def fill(net):
+def norm_name(name):
+    return {"weight": "gamma", "bias": "beta"}[name]
+
+
+def fill(net, name_of=mslua_name):
     """Normal numbers, by the names of mslua's parameters."""
     with torch.no_grad():
         for name, p in net.named_parameters():
-            p.copy_(0.3 * numbers(mslua_name(name), tuple(p.shape)))
+            p.copy_(0.3 * numbers(name_of(name), tuple(p.shape)))
 
 
 def weighted(outputs):
@@ -42,9 +46,9 @@ def weighted(outputs):
     return sum((y * numbers("out.%d" % i, tuple(y.shape))).sum() for i, y in enumerate(outputs, 1))
 
 
-def result(case, net, x, loss):
+def result(case, net, x, loss, name_of=mslua_name):
     loss.backward()
-    norms = {mslua_name(name): p.grad.norm().item() for name, p in net.named_parameters()}
+    norms = {name_of(name): p.grad.norm().item() for name, p in net.named_parameters()}
     return dict(case, loss=loss.item(), x_gradient=x.grad.norm().item(), gradient_norms=norms)
 
 
@@ -133,6 +137,95 @@ def bag(ids, offsets=None, **options):
     return dict(done, gradient_norms={"embedding_table": done["gradient_norms"]["weight"]})
 
 
+def layer(net, cell, x, name_of=mslua_name, **options):
+    """A case of a cell with one input and one output: PyTorch's module, mslua's cell with its options."""
+    net = net.double().train()
+    fill(net, name_of)
+    given = numbers("x", x).requires_grad_()
+    case = {"layer": cell, "options": options, "x": x}
+    return result(case, net, given, weighted([net(given)]), name_of)
+
+
+def embedding(ids, **options):
+    """A case of nn.Embedding with a row of padding; its outputs are multiplied by x."""
+    net = nn.Embedding(options["vocab_size"], options["embedding_size"], options["padding_idx"]).double()
+    with torch.no_grad():
+        net.weight.copy_(0.3 * numbers("embedding_table", tuple(net.weight.shape)))
+    x = [len(ids), len(ids[0]), options["embedding_size"]]
+    given = numbers("x", x).requires_grad_()
+    case = {"bag": "Embedding", "options": options, "x": x, "ids": ids}
+    return result(case, net, given, weighted([net(torch.tensor(ids)) * given]), lambda name: "embedding_table")
+
+
+def convolutions():
+    pad = {"pad_mode": "pad"}
+    yield layer(nn.Conv1d(4, 6, 3, 2, 1, groups=2), "Conv1d", [2, 4, 9], in_channels=4, out_channels=6, kernel_size=3,
+                stride=2, padding=1, group=2, has_bias=True, **pad)
+    yield layer(nn.Conv1d(4, 3, 3, padding="same", dilation=2, bias=False), "Conv1d", [2, 4, 9], in_channels=4,
+                out_channels=3, kernel_size=3, dilation=2)
+    yield layer(nn.ConvTranspose1d(4, 6, 3, 2, 1, output_padding=1, groups=2), "Conv1dTranspose", [2, 4, 5],
+                in_channels=4, out_channels=6, kernel_size=3, stride=2, padding=1, output_padding=1, group=2,
+                has_bias=True, **pad)
+    yield layer(nn.Conv3d(4, 6, (3, 2, 3), (2, 1, 2), (1, 0, 2), (1, 2, 1), 2), "Conv3d", [2, 4, 5, 6, 7],
+                in_channels=4, out_channels=6, kernel_size=[3, 2, 3], stride=[2, 1, 2], padding=[1, 0, 2],
+                dilation=[1, 2, 1], group=2, has_bias=True, **pad)
+    yield layer(nn.Conv3d(3, 4, 3, padding="same", bias=False), "Conv3d", [2, 3, 4, 5, 3], in_channels=3,
+                out_channels=4, kernel_size=3)
+    yield layer(nn.Conv3d(3, 4, (1, 2, 2), (2, 2, 2), bias=False), "Conv3d", [2, 3, 4, 5, 4], in_channels=3,
+                out_channels=4, kernel_size=[1, 2, 2], stride=2, pad_mode="valid")
+
+
+def norms():
+    sizes = {1: [3, 4, 5], 2: [3, 4, 5, 2], 3: [3, 4, 2, 3, 2]}
+    for d, x in sizes.items():
+        name = "InstanceNorm%dd" % d
+        yield layer(getattr(nn, name)(4, affine=True), name, x, norm_name, num_features=4)
+        name = "BatchNorm%dd" % d
+        yield layer(getattr(nn, name)(4), name, x, norm_name, num_features=4)
+    yield layer(nn.LayerNorm([4, 5]), "LayerNorm", [3, 4, 5], norm_name, normalized_shape=[4, 5])
+    yield layer(nn.LayerNorm([3, 4, 5]), "LayerNorm", [2, 3, 4, 5], norm_name, normalized_shape=[3, 4, 5])
+    yield layer(nn.GroupNorm(2, 4), "GroupNorm", [3, 4, 5, 2], norm_name, num_groups=2, num_channels=4)
+
+
+def pools():
+    sizes = {1: [2, 3, 11], 2: [2, 3, 11, 8], 3: [2, 3, 7, 8, 6]}
+    for d, x in sizes.items():
+        for kind, more in ("Max", [{}]), ("Avg", [{}, {"count_include_pad": False}]):
+            name = "%sPool%dd" % (kind, d)
+            for extra in more:
+                for ceil in False, True:
+                    yield layer(getattr(nn, name)(3, 2, 1, ceil_mode=ceil, **extra), name, x, kernel_size=3, stride=2,
+                                pad_mode="pad", padding=1, ceil_mode=ceil, **extra)
+            yield layer(getattr(nn, name)(2), name, x, kernel_size=2)
+    for kind in "Avg", "Max":
+        for size in 1, 4, 13:
+            name = "Adaptive%sPool1d" % kind
+            yield layer(getattr(nn, name)(size), name, sizes[1], output_size=size)
+        for size, ours in ((1, 1), ((4, 3), [4, 3]), ((5, None), [5, -1]), ((None, 10), [-1, 10])):
+            name = "Adaptive%sPool2d" % kind
+            yield layer(getattr(nn, name)(size), name, sizes[2], output_size=ours)
+
+
+def activations():
+    x = [3, 8]
+    for name in ("ReLU6 SELU SiLU Sigmoid LogSigmoid Tanh Hardtanh Mish Softplus Softsign ReLU ELU CELU GLU "
+                 "Identity").split():
+        yield layer(getattr(nn, name)(), name, x)
+    # PyTorch's gradient of Hardsigmoid has 1 / 6 in float32.
+    yield dict(layer(nn.Hardsigmoid(), "HSigmoid", x), tolerance=1e-7)
+    yield layer(nn.Hardswish(), "HSwish", x)
+    yield layer(nn.GELU(), "GELU", x, approximate=False)
+    yield layer(nn.GELU(approximate="tanh"), "GELU", x)
+    yield layer(nn.ELU(0.7), "ELU", x, alpha=0.7)
+    yield layer(nn.CELU(0.5), "CELU", x, alpha=0.5)
+    yield layer(nn.LeakyReLU(0.1), "LeakyReLU", x, alpha=0.1)
+    yield layer(nn.Hardtanh(-0.3, 0.7), "Hardtanh", x, min_val=-0.3, max_val=0.7)
+    yield layer(nn.GLU(0), "GLU", [4, 3, 2], axis=1)
+    yield layer(nn.Softmax(1), "Softmax", [3, 5, 2], axis=2)
+    yield layer(nn.LogSoftmax(-1), "LogSoftmax", x)
+    yield layer(nn.PReLU(4), "PReLU", [3, 4, 2], channel=4)
+
+
 def sparse_adam():
     """A table after three steps of SparseAdam, which leaves rows without an index alone; the loss is that of cases."""
     table = nn.Embedding(9, 2, sparse=True).double()
@@ -148,6 +241,9 @@ def sparse_adam():
 
 
 def cases():
+    for group in convolutions, norms, pools, activations:
+        yield from group()
+    yield embedding([[0, 2, 2], [4, 1, 3]], vocab_size=5, embedding_size=4, padding_idx=2)
     for mode in "sum", "mean", "max":
         yield bag([[0, 2, 2], [4, 1, 3]], vocab_size=5, embedding_size=4, mode=mode)
         yield bag([[0, 2, 2], [2, 2, 2], [4, 2, 3]], vocab_size=5, embedding_size=4, mode=mode, padding_idx=2)

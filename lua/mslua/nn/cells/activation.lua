@@ -1,6 +1,7 @@
---- Activations as cells: nn.ReLU ReLU6 LeakyReLU ELU GELU SiLU Sigmoid Tanh HSigmoid HSwish Mish Softplus PReLU Softmax
---- LogSoftmax Identity.
+--- Activations as cells: nn.ReLU ReLU6 LeakyReLU ELU SELU CELU GELU SiLU GLU Sigmoid LogSigmoid Tanh Hardtanh HSigmoid
+--- HSwish Mish Softplus Softsign PReLU Softmax LogSoftmax Identity.
 local args = require "mslua.args"
+local errors = require "mslua.errors"
 local ops = require "mslua.ops"
 local Cell = require "mslua.cell"
 
@@ -68,6 +69,62 @@ function M.ELU:init(...) self.alpha = bind_elu(...).alpha end
 function M.ELU:construct(x)
   return ops.select(ops.greater(x, 0), x, ops.expm1(ops.minimum(x, 0)) * self.alpha)
 end
+
+--- ELU with the two numbers that keep mean 0 and variance 1 from layer to layer (Klambauer et al., 2017): 1.0507 x
+--- where x is above 0, 1.7581 (exp(x) - 1) elsewhere.
+M.SELU = Cell:extend "SELU"
+function M.SELU:construct(x)
+  local scale, alpha = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
+  return ops.select(ops.greater(x, 0), x * scale, ops.expm1(ops.minimum(x, 0)) * (scale * alpha))
+end
+
+M.CELU = Cell:extend "CELU"
+local bind_celu = args.signature("CELU", { { "alpha", "number", 1, above = 0 } })
+
+--- x where it is above 0, alpha (exp(x / alpha) - 1) elsewhere (Barron, 2017). (alpha = 1)
+function M.CELU:init(...) self.alpha = bind_celu(...).alpha end
+function M.CELU:construct(x)
+  return ops.select(ops.greater(x, 0), x, ops.expm1(ops.minimum(x, 0) / self.alpha) * self.alpha)
+end
+function M.CELU:extra() return "alpha " .. self.alpha end
+
+--- log(1 / (1 + exp(-x))), exact for every x.
+M.LogSigmoid = Cell:extend "LogSigmoid"
+function M.LogSigmoid:construct(x) return -ops.softplus(-x) end
+
+--- x / (1 + abs(x)).
+M.Softsign = Cell:extend "Softsign"
+function M.Softsign:construct(x) return x / (ops.abs(x) + 1) end
+
+M.Hardtanh = Cell:extend "Hardtanh"
+local bind_hardtanh = args.signature("Hardtanh", { { "min_val", "number", -1 }, { "max_val", "number", 1 } })
+
+--- x limited to the range from min_val to max_val. (min_val = -1, max_val = 1)
+function M.Hardtanh:init(...)
+  local a = bind_hardtanh(...)
+  if a.min_val >= a.max_val then
+    errors.fail("Hardtanh: min_val: expected less than max_val = %g, got %g", a.max_val, a.min_val)
+  end
+  self.min_val, self.max_val = a.min_val, a.max_val
+end
+function M.Hardtanh:construct(x) return ops.clip(x, self.min_val, self.max_val) end
+function M.Hardtanh:extra() return ("%g to %g"):format(self.min_val, self.max_val) end
+
+M.GLU = Cell:extend "GLU"
+local bind_glu = args.signature("GLU", { { "axis", "integer", -1 } })
+
+--- a sigmoid(b) of the two halves a and b of x along an axis, whose size is even (Dauphin et al., 2017). (axis = -1)
+function M.GLU:init(...) self.axis = bind_glu(...).axis end
+function M.GLU:construct(x)
+  local axis, rank = self.axis, #x.shape
+  local size = x.shape[axis < 0 and rank + 1 + axis or axis]
+  if not size or size % 2 ~= 0 then
+    errors.fail("GLU: x: expected an even size along axis %d, got %s", axis, errors.show(x.shape))
+  end
+  local a, b = ops.split(x, axis, 2)
+  return a * ops.sigmoid(b)
+end
+function M.GLU:extra() return "axis " .. self.axis end
 
 for name, operator in pairs { Softmax = "softmax", LogSoftmax = "log_softmax" } do
   local Activation = Cell:extend(name)

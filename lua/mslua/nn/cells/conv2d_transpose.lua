@@ -9,15 +9,6 @@ local Conv2dTranspose = Cell:extend "Conv2dTranspose"
 local bind = convolution.signature("Conv2dTranspose", { "output_padding", "integer|integers", 0, min = 0 })
 local pair = convolution.pair
 
--- Before and after each dimension: from one number, {height, width} or {top, bottom, left, right}.
-local function sides(padding)
-  local p = type(padding) == "table" and padding or { padding }
-  if #p == 1 then return { { p[1], p[1] }, { p[1], p[1] } } end
-  if #p == 2 then return { { p[1], p[1] }, { p[2], p[2] } } end
-  if #p ~= 4 then errors.fail("Conv2dTranspose: padding: expected 1, 2 or 4 numbers, got %s", errors.show(p)) end
-  return { { p[1], p[2] }, { p[3], p[4] } }
-end
-
 --- The transpose of a convolution, from small images to large ones: `nn.Conv2dTranspose(64, 32, 2, {stride = 2})`.
 --- pad_mode: "same" gives size * stride, "valid" takes no padding, "pad" removes `padding` and adds output_padding,
 --- which is less than the stride, at the bottom and right. weight [in, out / group, kh, kw].
@@ -25,24 +16,26 @@ end
 --- has_bias, weight_init, bias_init
 function Conv2dTranspose:init(...)
   local a = bind(...)
-  self.kernel, self.stride, self.dilation = pair(a.kernel_size), pair(a.stride), pair(a.dilation)
-  self.pad_mode, self.padding, self.more, self.group = a.pad_mode, sides(a.padding), pair(a.output_padding), a.group
-  for _, side in ipairs { self.padding[1][1], self.padding[1][2], self.padding[2][1], self.padding[2][2] } do
-    if side > 0 and a.pad_mode ~= "pad" then
-      errors.fail("Conv2dTranspose: padding is %s but pad_mode is '%s': say pad_mode = 'pad'", errors.show(a.padding),
-        a.pad_mode)
-    end
-  end
+  local kernel = pair(a.kernel_size)
+  self:prepare(a, kernel, pair(a.stride), pair(a.dilation), convolution.sides("Conv2dTranspose", a.padding, 2),
+    pair(a.output_padding))
+  convolution.parameters(self, a, { a.in_channels, a.out_channels / a.group, kernel[1], kernel[2] })
+  self.shown = ("%d -> %d, kernel %dx%d, stride %dx%d, %s"):format(a.in_channels, a.out_channels, kernel[1],
+    kernel[2], self.stride[1], self.stride[2], a.pad_mode)
+end
+
+--- Keeps the geometry along height and width; `more` is output_padding.
+---@package
+function Conv2dTranspose:prepare(a, kernel, stride, dilation, sides, more)
+  convolution.check_padding(self.class_name, a)
+  self.kernel, self.stride, self.dilation, self.padding, self.more = kernel, stride, dilation, sides, more
+  self.pad_mode, self.group = a.pad_mode, a.group
   for d = 1, 2 do
-    if self.more[d] > 0 and (a.pad_mode ~= "pad" or self.more[d] >= self.stride[d]) then
-      errors.fail("Conv2dTranspose: output_padding: expected less than the stride, with pad_mode = \"pad\", got %d",
-        self.more[d])
+    if more[d] > 0 and (a.pad_mode ~= "pad" or more[d] >= stride[d]) then
+      errors.fail("%s: output_padding: expected less than the stride, with pad_mode = \"pad\", got %d",
+        self.class_name, more[d])
     end
   end
-  convolution.parameters(self, a,
-    { a.in_channels, a.out_channels / a.group, self.kernel[1], self.kernel[2] })
-  self.shown = ("%d -> %d, kernel %dx%d, stride %dx%d, %s"):format(a.in_channels, a.out_channels, self.kernel[1],
-    self.kernel[2], self.stride[1], self.stride[2], a.pad_mode)
 end
 
 -- The size of the result along dimension d, 1 for the height.
@@ -53,16 +46,19 @@ local function size_of(self, d, size)
   return (size - 1) * stride + extent - self.padding[d][1] - self.padding[d][2] + self.more[d]
 end
 
---- x [n, in, h, w] gives [n, out, p, q].
-function Conv2dTranspose:construct(x)
+--- The images of x [n, in, h, w] and weight [in, out / group, kh, kw], without the bias.
+---@package
+function Conv2dTranspose:images(x, weight)
   local shape, p = x.shape, self.padding
-  local y = ops.conv2d_grad_input(x, self.weight, {
+  return ops.conv2d_grad_input(x, weight, {
     input_size = { size_of(self, 1, shape[3]), size_of(self, 2, shape[4]) }, stride = self.stride,
     pad_mode = self.pad_mode, padding = self.pad_mode == "pad" and { p[1][1], p[1][2], p[2][1], p[2][2] } or { 0 },
     dilation = self.dilation, group = self.group,
   })
-  return convolution.with_bias(self, y)
 end
+
+--- x [n, in, h, w] gives [n, out, p, q].
+function Conv2dTranspose:construct(x) return convolution.with_bias(self, self:images(x, self.weight)) end
 
 function Conv2dTranspose:extra() return self.shown end
 

@@ -4,14 +4,23 @@ local core = require "mslua.core"
 local errors = require "mslua.errors"
 local ops = require "mslua.ops"
 local Cell = require "mslua.cell"
+local Initializer = require "mslua.initializer"
+local Parameter = require("mslua.parameter").Parameter
 
 local M = {}
 
--- The table's parameter and the operator that reads it. Rows above vocab_size are never read.
-local function make_table(self, a)
-  self.vocab_size, self.embedding_size = a.vocab_size, a.embedding_size
+-- The table's parameter and the operator that reads it. Rows above vocab_size are never read. `zero_row`: a row that is
+-- 0 at first; nil: none.
+local function make_table(self, a, zero_row)
+  self.vocab_size, self.embedding_size, self.padding_idx = a.vocab_size, a.embedding_size, a.padding_idx
+  if a.padding_idx and a.padding_idx >= a.vocab_size then
+    errors.fail("%s: padding_idx: expected an id below vocab_size = %d, got %d", self.class_name, a.vocab_size,
+      a.padding_idx)
+  end
   local height = math.ceil(a.vocab_size / a.multiple_of) * a.multiple_of
-  self:parameter("embedding_table", { height, a.embedding_size }, a.embedding_table)
+  local init = Initializer(a.embedding_table, { height, a.embedding_size })
+  init.zero_row = zero_row
+  self.embedding_table = Parameter(init, "embedding_table")
   self.op = ops.Gather { axis = 1, limit = height > a.vocab_size and a.vocab_size or 0 }
 end
 
@@ -24,14 +33,26 @@ local bind = args.signature("Embedding", {
   { "embedding_size", "integer", required = true, min = 1 },
   { "embedding_table", "any", "normal" },
   multiple_of,
+  { "padding_idx", "integer", nil, min = 0 },
 })
 
 --- A trained table with a row for each id: `nn.Embedding(vocab_size, embedding_size)`. embedding_table says how it is
 --- initialised. `multiple_of = 24` adds rows that are never read, so that 2, 3, 4, 6, 8, 12 or 24 ranks can split them.
-function M.Embedding:init(...) make_table(self, bind(...)) end
+--- The row of the id `padding_idx` begins at 0, also where embedding_table is a tensor, and gets no gradient.
+function M.Embedding:init(...)
+  local a = bind(...)
+  make_table(self, a, a.padding_idx)
+end
 
 --- ids int32 [..] from 0 give [.., embedding_size].
-function M.Embedding:construct(ids) return self.op(self.embedding_table, ids) end
+function M.Embedding:construct(ids)
+  local rows = self.op(self.embedding_table, ids)
+  if not self.padding_idx then return rows end
+  local shape = ids.shape
+  shape[#shape + 1] = 1
+  local padded = ops.reshape(ops.equal(ids, self.padding_idx), shape)
+  return ops.select(padded, ops.stop_gradient(rows), rows)
+end
 
 function M.Embedding:extra() return ("%d x %d"):format(self.vocab_size, self.embedding_size) end
 
@@ -51,11 +72,7 @@ local bind_bag = args.signature("EmbeddingBag", {
 function M.EmbeddingBag:init(...)
   local a = bind_bag(...)
   make_table(self, a)
-  self.mode, self.padding_idx = a.mode, a.padding_idx
-  if self.padding_idx and self.padding_idx >= self.vocab_size then
-    errors.fail("EmbeddingBag: padding_idx: expected an id below vocab_size = %d, got %d", self.vocab_size,
-      self.padding_idx)
-  end
+  self.mode = a.mode
 end
 
 -- Whether each id counts, as numbers of the table's type and the ids' shape; nil: all do.

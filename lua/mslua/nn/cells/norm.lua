@@ -1,9 +1,11 @@
---- Normalisation: nn.BatchNorm1d BatchNorm2d GroupNorm LayerNorm RMSNorm.
+--- Normalisation: nn.BatchNorm1d BatchNorm2d BatchNorm3d GroupNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d
+--- LayerNorm RMSNorm.
 local args = require "mslua.args"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
 local ops = require "mslua.ops"
 local Cell = require "mslua.cell"
+local convolution = require "mslua.nn.convolution"
 
 local M = {}
 
@@ -54,6 +56,16 @@ function M.BatchNorm1d:construct(x)
   return (ops.reshape(M.BatchNorm2d.construct(self, ops.reshape(x, { shape[1], shape[2], shape[3] or 1, 1 })), shape))
 end
 
+M.BatchNorm3d = M.BatchNorm2d:extend "BatchNorm3d"
+
+--- Batch normalization of [n, c, d, h, w], as BatchNorm2d.
+function M.BatchNorm3d:construct(x)
+  convolution.check_rank("BatchNorm3d", x, { "n", "c", "d", "h", "w" })
+  local shape = x.shape
+  local n, c, d, h, w = unpack(shape)
+  return (ops.reshape(M.BatchNorm2d.construct(self, ops.reshape(x, { n, c, d, h * w })), shape))
+end
+
 M.GroupNorm = Cell:extend "GroupNorm"
 
 local bind_group = args.signature("GroupNorm", {
@@ -80,14 +92,62 @@ end
 
 function M.GroupNorm:extra() return ("%d groups, %d channels"):format(self.num_groups, self.num_channels) end
 
--- The last dimension, from a number or a list of one.
-local function width_of(name, shape)
-  if type(shape) == "number" then return shape end
-  if #shape ~= 1 then
-    errors.fail("%s: normalized_shape: expected the last dimension, e.g. {128}, got %s", name, errors.show(shape))
+for name, dims in pairs {
+  InstanceNorm1d = { "n", "c", "l" }, InstanceNorm2d = { "n", "c", "h", "w" },
+  InstanceNorm3d = { "n", "c", "d", "h", "w" },
+} do
+  local InstanceNorm = M.GroupNorm:extend(name)
+  local bind = args.signature(name, {
+    { "num_features", "integer", required = true, min = 1 },
+    { "eps", "number", 1e-5, above = 0 }, { "affine", "boolean", true },
+    { "gamma_init", "any", "ones" }, { "beta_init", "any", "zeros" },
+  })
+  InstanceNorm.doc = ("Instance normalization: each channel of each sample of [%s] to mean 0 and variance 1, then "
+    .. "times gamma plus beta (Ulyanov et al., 2016), in training and in evaluation alike. affine = false keeps gamma "
+    .. "and beta as they begin."):format(table.concat(dims, ", "))
+  function InstanceNorm:init(...)
+    local a = bind(...)
+    self.num_groups, self.num_channels, self.eps = a.num_features, a.num_features, a.eps
+    self:parameter("gamma", { a.num_features }, a.gamma_init, { requires_grad = a.affine })
+    self:parameter("beta", { a.num_features }, a.beta_init, { requires_grad = a.affine })
   end
-  return shape[1]
+  function InstanceNorm:construct(x)
+    convolution.check_rank(name, x, dims)
+    return M.GroupNorm.construct(self, x)
+  end
+  function InstanceNorm:extra() return tostring(self.num_channels) end
+  M[name] = InstanceNorm
 end
+
+-- The trailing dimensions that are normalised together: a list, of a number too.
+local function trailing(name, shape)
+  if type(shape) == "number" then return { shape } end
+  if #shape == 0 then
+    errors.fail("%s: normalized_shape: expected the last dimension or dimensions, e.g. {128}, got {}", name)
+  end
+  return shape
+end
+
+-- normalise(x, gamma, beta) over one dimension, of x whose last dimensions are those of the cell.
+local function over_trailing(self, x, normalise)
+  local dims = self.normalized_shape
+  if #dims == 1 then return normalise(x, self.gamma, self.beta) end
+  local shape, flat, width = x.shape, {}, 1
+  for i, size in ipairs(dims) do
+    if shape[#shape - #dims + i] ~= size then
+      errors.fail("%s: x: expected the last dimensions %s, got %s", self.class_name, errors.show(dims),
+        errors.show(shape))
+    end
+    width = width * size
+  end
+  for d = 1, #shape - #dims do flat[d] = shape[d] end
+  flat[#flat + 1] = width
+  local y = normalise(ops.reshape(x, flat), ops.reshape(self.gamma, { width }),
+    self.beta and ops.reshape(self.beta, { width }))
+  return (ops.reshape(y, shape))
+end
+
+local function shown_dims(self) return table.concat(self.normalized_shape, "x") end
 
 M.LayerNorm = Cell:extend "LayerNorm"
 
@@ -97,16 +157,21 @@ local bind_layer = args.signature("LayerNorm", {
 })
 
 --- Layer normalization: the last dimension to mean 0 and variance 1, then times gamma plus beta (Ba et al., 2016).
+--- normalized_shape {h, w}: the last two dimensions together, and so on; gamma and beta have this shape.
 --- (normalized_shape, epsilon = 1e-5)
 function M.LayerNorm:init(...)
   local a = bind_layer(...)
-  self.width, self.epsilon = width_of("LayerNorm", a.normalized_shape), a.epsilon
-  self:parameter("gamma", { self.width }, a.gamma_init)
-  self:parameter("beta", { self.width }, a.beta_init)
+  self.normalized_shape, self.epsilon = trailing("LayerNorm", a.normalized_shape), a.epsilon
+  self:parameter("gamma", self.normalized_shape, a.gamma_init)
+  self:parameter("beta", self.normalized_shape, a.beta_init)
 end
 
-function M.LayerNorm:construct(x) return (ops.layer_norm(x, self.gamma, self.beta, { eps = self.epsilon })) end
-function M.LayerNorm:extra() return tostring(self.width) end
+function M.LayerNorm:construct(x)
+  return over_trailing(self, x, function(rows, gamma, beta)
+    return (ops.layer_norm(rows, gamma, beta, { eps = self.epsilon }))
+  end)
+end
+M.LayerNorm.extra = shown_dims
 
 M.RMSNorm = Cell:extend "RMSNorm"
 
@@ -116,14 +181,18 @@ local bind_rms = args.signature("RMSNorm", {
 })
 
 --- RMS normalization: the last dimension to unit root mean square, then times gamma (Zhang and Sennrich, 2019).
---- (normalized_shape, epsilon = 1e-6)
+--- normalized_shape as of nn.LayerNorm. (normalized_shape, epsilon = 1e-6)
 function M.RMSNorm:init(...)
   local a = bind_rms(...)
-  self.width, self.epsilon = width_of("RMSNorm", a.normalized_shape), a.epsilon
-  self:parameter("gamma", { self.width }, a.gamma_init)
+  self.normalized_shape, self.epsilon = trailing("RMSNorm", a.normalized_shape), a.epsilon
+  self:parameter("gamma", self.normalized_shape, a.gamma_init)
 end
 
-function M.RMSNorm:construct(x) return (ops.rms_norm(x, self.gamma, { eps = self.epsilon })) end
-function M.RMSNorm:extra() return tostring(self.width) end
+function M.RMSNorm:construct(x)
+  return over_trailing(self, x, function(rows, gamma)
+    return (ops.rms_norm(rows, gamma, { eps = self.epsilon }))
+  end)
+end
+M.RMSNorm.extra = shown_dims
 
 return M

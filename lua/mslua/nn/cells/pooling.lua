@@ -1,9 +1,11 @@
---- nn.MaxPool2d, AvgPool2d, AdaptiveAvgPool2d: windows over images [n, c, h, w].
+--- nn.MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, AdaptiveMaxPool2d: windows over images [n, c, h, w], and the same over
+--- sequences [n, c, l] (1d) and volumes [n, c, d, h, w] (3d).
 local args = require "mslua.args"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
 local ops = require "mslua.ops"
 local Cell = require "mslua.cell"
+local convolution = require "mslua.nn.convolution"
 
 local M = {}
 
@@ -122,17 +124,152 @@ end
 
 M.AvgPool2d.extra = extra
 
-M.AdaptiveAvgPool2d = Cell:extend "AdaptiveAvgPool2d"
-local bind_adaptive = args.signature("AdaptiveAvgPool2d",
-  { { "output_size", "integer|integers", required = true, min = 1 } })
-
---- Means that give images of `output_size`, whatever their size was; sizes must divide.
-function M.AdaptiveAvgPool2d:init(...)
-  self.output_size = list(bind_adaptive(...).output_size)
+-- Arguments of windows over sequences, as those of images of one row.
+local function of_sequences(name, a)
+  local sides = convolution.sides(name, a.padding, 1)[1]
+  convolution.check_padding(name, a)
+  a.kernel_size, a.stride = { 1, a.kernel_size }, { 1, a.stride or a.kernel_size }
+  a.padding = { 0, 0, sides[1], sides[2] }
+  return a
 end
 
-function M.AdaptiveAvgPool2d:construct(x) return ops.adaptive_avg_pool2d(x, { output_size = self.output_size }) end
+-- What a cell over images makes of x [n, c, l].
+local function over_sequences(self, construct, x)
+  convolution.check_rank(self.class_name, x, { "n", "c", "l" })
+  local shape = x.shape
+  shape = { shape[1], shape[2], 1, shape[3] }
+  local y = construct(self, ops.reshape(x, shape))
+  shape = y.shape
+  return (ops.reshape(y, { shape[1], shape[2], shape[4] }))
+end
 
-function M.AdaptiveAvgPool2d:extra() return table.concat(self.output_size, "x") end
+local function extra_of_sequences(self)
+  return ("kernel %d, stride %d"):format(self.kernel_size[2], self.stride[2])
+end
+
+local kernel_of_sequences, stride_of_sequences = { "kernel_size", "integer", 1, min = 1 },
+  { "stride", "integer", nil, min = 1 }
+
+M.MaxPool1d = M.MaxPool2d:extend "MaxPool1d"
+local bind_max1 = args.signature("MaxPool1d",
+  { kernel_of_sequences, stride_of_sequences, parameters[3], parameters[4], parameters[5] })
+
+--- The largest element under each window of sequences [n, c, l]. padding: one number or {before, after}; ceil_mode as
+--- of nn.MaxPool2d. (kernel_size, stride = kernel_size, pad_mode = "valid", padding = 0, ceil_mode)
+function M.MaxPool1d:init(...) init(self, of_sequences("MaxPool1d", bind_max1(...)), "MaxPool") end
+function M.MaxPool1d:construct(x) return over_sequences(self, M.MaxPool2d.construct, x) end
+M.MaxPool1d.extra = extra_of_sequences
+
+M.AvgPool1d = M.AvgPool2d:extend "AvgPool1d"
+local bind_average1 = args.signature("AvgPool1d", { kernel_of_sequences, stride_of_sequences, parameters[3],
+  parameters[4], parameters[5], { "count_include_pad", "boolean", true } })
+
+--- The mean under each window of sequences [n, c, l]. padding: one number or {before, after}; ceil_mode and
+--- count_include_pad as of nn.AvgPool2d. (kernel_size, stride = kernel_size, pad_mode = "valid", padding = 0,
+--- ceil_mode, count_include_pad = true)
+function M.AvgPool1d:init(...)
+  local a = bind_average1(...)
+  init(self, of_sequences("AvgPool1d", a), "AvgPool")
+  self.count_include_pad = a.count_include_pad
+end
+function M.AvgPool1d:construct(x) return over_sequences(self, M.AvgPool2d.construct, x) end
+M.AvgPool1d.extra = extra_of_sequences
+
+-- Windows over volumes: first over the planes' height and width, then over the depth. Maxima of maxima and means of
+-- means of windows are those of the whole windows.
+local function init_volumes(self, a, Pool)
+  local name = self.class_name
+  convolution.check_padding(name, a)
+  local kernel = convolution.each(name .. ": kernel_size", a.kernel_size, 3)
+  local stride = a.stride and convolution.each(name .. ": stride", a.stride, 3) or kernel
+  local p = convolution.sides(name, a.padding, 3)
+  local function pool(size, step, padding)
+    return Pool {
+      kernel_size = size, stride = step, pad_mode = a.pad_mode, padding = padding, ceil_mode = a.ceil_mode,
+      count_include_pad = a.count_include_pad,
+    }
+  end
+  self.pools = {
+    planes = pool({ kernel[2], kernel[3] }, { stride[2], stride[3] }, { p[2][1], p[2][2], p[3][1], p[3][2] }),
+    depth = pool({ kernel[1], 1 }, { stride[1], 1 }, { p[1][1], p[1][2], 0, 0 }),
+  }
+  self.kernel_size, self.stride = kernel, stride
+end
+
+local function over_volumes(self, x)
+  convolution.check_rank(self.class_name, x, { "n", "c", "d", "h", "w" })
+  local n, c, d, h, w = unpack(x.shape)
+  local y = self.pools.planes(ops.reshape(x, { n, c * d, h, w }))
+  local p, q = y.shape[3], y.shape[4]
+  y = self.pools.depth(ops.reshape(y, { n, c, d, p * q }))
+  return (ops.reshape(y, { n, c, y.shape[3], p, q }))
+end
+
+M.MaxPool3d = Cell:extend "MaxPool3d"
+local bind_max3 = args.signature("MaxPool3d", parameters)
+
+--- The largest element under each window of volumes [n, c, d, h, w]. kernel_size and stride: one number or {depth,
+--- height, width}; padding: one number, three, or {head, tail, top, bottom, left, right}; ceil_mode as of
+--- nn.MaxPool2d. (kernel_size, stride = kernel_size, pad_mode = "valid", padding = 0, ceil_mode)
+function M.MaxPool3d:init(...) init_volumes(self, bind_max3(...), M.MaxPool2d) end
+M.MaxPool3d.construct = over_volumes
+M.MaxPool3d.extra = extra
+
+M.AvgPool3d = Cell:extend "AvgPool3d"
+local bind_average3 = args.signature("AvgPool3d", { parameters[1], parameters[2], parameters[3], parameters[4],
+  parameters[5], { "count_include_pad", "boolean", true } })
+
+--- The mean under each window of volumes [n, c, d, h, w], with the sizes of nn.MaxPool3d; count_include_pad as of
+--- nn.AvgPool2d. (kernel_size, stride = kernel_size, pad_mode = "valid", padding = 0, ceil_mode, count_include_pad =
+--- true)
+function M.AvgPool3d:init(...) init_volumes(self, bind_average3(...), M.AvgPool2d) end
+M.AvgPool3d.construct = over_volumes
+M.AvgPool3d.extra = extra
+
+-- Sizes of results: -1 stands for the input's.
+local function check_sizes(v)
+  local sizes = list(v)
+  local fits = #sizes == 1 or #sizes == 2
+  for _, size in ipairs(sizes) do fits = fits and (size == -1 or size >= 1) end
+  if not fits then
+    return ("expected one or two sizes of at least 1, or -1 for the input's, got %s"):format(errors.show(v))
+  end
+end
+local image_size = { "output_size", "integer|integers", required = true, check = check_sizes }
+local sequence_size = { "output_size", "integer", required = true, min = 1 }
+
+local function over_pieces(self, x, operator)
+  local sizes = pair(self.output_size)
+  for d = 1, 2 do
+    if sizes[d] == -1 then sizes[d] = x.shape[d + 2] end
+  end
+  return operator(x, { output_size = sizes })
+end
+local function extra_of_sizes(self) return table.concat(self.output_size, "x") end
+
+for name, operator in pairs { AdaptiveAvgPool = "adaptive_avg_pool2d", AdaptiveMaxPool = "adaptive_max_pool2d" } do
+  local what = operator:find "max" and "The largest elements" or "Means"
+  local name2, name1 = name .. "2d", name .. "1d"
+  local Images, Sequences = Cell:extend(name2), Cell:extend(name1)
+  local bind2, bind1 = args.signature(name2, { image_size }), args.signature(name1, { sequence_size })
+
+  Images.doc = what .. " of windows that give images of output_size, {height, width} or one number for both, whatever "
+    .. "their size was; -1 keeps the input's size. Where the sizes do not divide, windows differ by one and overlap, "
+    .. "as PyTorch's."
+  function Images:init(...) self.output_size = list(bind2(...).output_size) end
+  function Images:construct(x)
+    convolution.check_rank(name2, x, { "n", "c", "h", "w" })
+    return over_pieces(self, x, ops[operator])
+  end
+  Images.extra = extra_of_sizes
+
+  Sequences.doc = what .. " of windows that give sequences [n, c, output_size] of [n, c, l], whatever l is."
+  function Sequences:init(...) self.output_size = { 1, bind1(...).output_size } end
+  function Sequences:construct(x)
+    return over_sequences(self, function(_, images) return over_pieces(self, images, ops[operator]) end, x)
+  end
+  function Sequences:extra() return tostring(self.output_size[2]) end
+  M[name2], M[name1] = Images, Sequences
+end
 
 return M

@@ -17,7 +17,8 @@ local bind_cross = args.signature("CrossEntropyLoss", {
 --- PyTorch's CrossEntropyLoss of ids: logits [.., classes], labels int32 [..]. A label ignore_index has no loss and
 --- does not count in the mean; where no label counts, the mean is 0 and so is its gradient (in PyTorch both are NaN).
 --- label_smoothing: the share of the label that is spread over all classes. weight: one number a class; "mean" then
---- divides by the sum of the labels' weights. (reduction = "mean", ignore_index = -100, label_smoothing = 0, weight)
+--- divides by the sum of the labels' weights. Data parallel ranks each divide by the sum of their own batch
+--- (docs/howto/data_parallel.md). (reduction = "mean", ignore_index = -100, label_smoothing = 0, weight)
 function CrossEntropyLoss:init(...)
   local a = bind_cross(...)
   self.reduction, self.ignore_index, self.label_smoothing = a.reduction, a.ignore_index, a.label_smoothing

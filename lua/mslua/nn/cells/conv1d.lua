@@ -1,0 +1,40 @@
+--- nn.Conv1d: one-dimensional convolution of sequences [n, c, l].
+local ops = require "mslua.ops"
+local Cell = require "mslua.cell"
+local convolution = require "mslua.nn.convolution"
+
+local Conv1d = Cell:extend "Conv1d"
+
+local bind = convolution.signature("Conv1d", nil, "integer")
+
+--- A convolution of sequences [n, c, l]: `nn.Conv1d(40, 64, 3, {stride = 2, pad_mode = "pad", padding = 1})`. pad_mode
+--- as of nn.Conv2d; padding is one number or {before, after}. weight [out, in / group, k] begins uniform in
+--- +-1/sqrt(fan in); no bias unless has_bias.
+---@param ... any in_channels, out_channels, kernel_size, stride, pad_mode, padding, dilation, group, has_bias,
+--- weight_init, bias_init
+function Conv1d:init(...)
+  local a = bind(...)
+  convolution.check_padding("Conv1d", a)
+  local sides = convolution.sides("Conv1d", a.padding, 1)[1]
+  convolution.parameters(self, a, { a.out_channels, a.in_channels / a.group, a.kernel_size })
+  self.op = ops.Conv2D {
+    stride = { 1, a.stride }, pad_mode = a.pad_mode, padding = { 0, 0, sides[1], sides[2] },
+    dilation = { 1, a.dilation }, group = a.group,
+  }
+  self.shown = ("%d -> %d, kernel %d, stride %d, %s"):format(a.in_channels, a.out_channels, a.kernel_size, a.stride,
+    a.pad_mode)
+end
+
+--- x [n, in, l] gives [n, out, p].
+function Conv1d:construct(x)
+  convolution.check_rank("Conv1d", x, { "n", "c", "l" })
+  local shape, w = x.shape, self.weight.shape
+  local y = self.op(ops.reshape(x, { shape[1], shape[2], 1, shape[3] }),
+    ops.reshape(self.weight, { w[1], w[2], 1, w[3] }))
+  shape = y.shape
+  return convolution.with_bias(self, (ops.reshape(y, { shape[1], shape[2], shape[4] })))
+end
+
+function Conv1d:extra() return self.shown end
+
+return Conv1d
