@@ -432,6 +432,7 @@ Status Training::AddCheckpoints() {
   ASSIGN_OR_RETURN(
       auto hook,
       WithExitCode(CheckpointHook::Create(options, &rank_.state->store, trainer_.get(), PrintNote), kExitStorage));
+  hook->SetCompanions(spec_.companions);
   progress().planned.push_back(&hook->planned());
   checkpoint_hook_ = Add(std::move(hook));
   if (eval_hook_ != nullptr) eval_hook_->OnBest([this](const TrainState& s) { checkpoint_hook_->SaveBest(s); });

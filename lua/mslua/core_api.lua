@@ -509,6 +509,7 @@ core.version = ""
 ---  loss_every: integer|"epoch"|nil,         -- LossMonitor: print the loss line every n steps; nil: no LossMonitor
 ---  time_every?: integer,                    -- TimeMonitor: "epoch time: 12.3 ms, per step time: 1.2 ms" every n
 ---  epochs
+---  companions?: {name: string, content: string}[],  -- files that each checkpoint's folder has too
 ---  checkpoint?: {prefix: string, directory: string, steps: integer, seconds: integer, keep_max: integer,
 ---  keep_minutes: integer,
 ---    integrated: boolean, async: boolean, exception_save: boolean},
