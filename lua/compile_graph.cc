@@ -1,7 +1,10 @@
 #include "lua/compile_graph.h"
 
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "core/runtime/shaped_executable.h"
 #include "lua/device.h"
 #include "lua/options.h"
 
@@ -25,7 +28,15 @@ StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const StepG
   ASSIGN_OR_RETURN(options.device, DeviceOf(session));
   ASSIGN_OR_RETURN(options.nccl, NcclOf(session));
   options.decisions = decisions;
-  return CompileShared(session, graph.graph, options);
+  if (graph.other_shapes.empty()) return CompileShared(session, graph.graph, options);
+  std::vector<std::unique_ptr<Executable>> plans;
+  std::vector<double> shares;
+  for (const StepGraph* shape : graph.shapes()) {
+    ASSIGN_OR_RETURN(plans.emplace_back(), CompileShared(session, shape->graph, options));
+    shares.push_back(shape->share);
+  }
+  ASSIGN_OR_RETURN(auto shaped, ShapedExecutable::Create(std::move(plans), std::move(shares)));
+  return std::unique_ptr<Executable>(std::move(shaped));
 }
 
 }  // namespace mslua

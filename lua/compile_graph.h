@@ -9,7 +9,8 @@ namespace mslua {
 
 // Where the session saves graphs: core.options.save_graphs and its path, the rank.
 PassOptions DumpsOf(Session& session);
-// Makes the parameters' values where they are not there yet, and compiles with the session's options. `share`: all
+// Makes the parameters' values where they are not there yet, and compiles with the session's options; with graphs for
+// several shapes of a batch all of them, as a ShapedExecutable. `share`: all
 // ranks compile it together; `decisions`: as in CompileOptions.
 StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const StepGraph& graph, bool share = false,
                                                    Decisions* decisions = nullptr);

@@ -429,6 +429,25 @@ StatusOr<std::map<std::string, data::Padding>> ReadPadding(lua_State* L, int ind
   return paddings;
 }
 
+// The fields of a batch whose `lengths` is a tensor of int32; null: they are absent.
+StatusOr<std::shared_ptr<const data::Buckets>> ReadBuckets(lua_State* L, int index) {
+  constexpr char kWhat[] = "bucket_batch_by_length";
+  const StackGuard guard(L);
+  lua_getfield(L, index, "lengths");
+  if (lua_isnil(L, -1)) return std::shared_ptr<const data::Buckets>();
+  const auto* lengths = ToObject<Tensor>(L, -1);
+  if (lengths == nullptr || lengths->type.dtype != DType::kI32 || lengths->type.rank() != 1)
+    return absl::InvalidArgumentError(absl::StrCat(kWhat, ": lengths: expected a tensor i32[n]"));
+  auto buckets = std::make_shared<data::Buckets>();
+  const auto* first = static_cast<const int32_t*>(lengths->data.get());
+  buckets->lengths = std::make_shared<const std::vector<int32_t>>(first, first + lengths->type.elements());
+  lua_getfield(L, index, "boundaries");
+  ASSIGN_OR_RETURN(buckets->boundaries, ReadInts(L, -1, absl::StrCat(kWhat, ": bucket_boundaries")));
+  lua_getfield(L, index, "sizes");
+  ASSIGN_OR_RETURN(buckets->sizes, ReadInts(L, -1, absl::StrCat(kWhat, ": bucket_batch_sizes")));
+  return std::shared_ptr<const data::Buckets>(std::move(buckets));
+}
+
 // The operations "code", "weighted" and "mix".
 Status AppendSampleOp(lua_State* L, Session& session, int index, const std::string& kind, data::Dataset* d) {
   FieldReader fields(L, index, kind);
@@ -501,6 +520,7 @@ Status AppendOp(lua_State* L, Session& session, int index, DatasetHandle* handle
     data::BatchOp op;
     RETURN_IF_ERROR(fields.Int("size", &op.size).Bool("drop_remainder", &op.drop_remainder).status());
     ASSIGN_OR_RETURN(op.padding, ReadPadding(L, index));
+    ASSIGN_OR_RETURN(op.buckets, ReadBuckets(L, index));
     handle->batch = op.size;
     d = d.Batch(std::move(op));
   } else if (kind == "repeat" || kind == "take" || kind == "skip") {
@@ -516,8 +536,9 @@ Status AppendOp(lua_State* L, Session& session, int index, DatasetHandle* handle
 
 // core.dataset(spec)
 StatusOr<int> MakeDataset(lua_State* L, Session& session) {
-  RETURN_IF_ERROR(CheckFields(L, 1, "dataset",
-                              {"source", "num_shards", "shard_id", "num_parallel_workers", "ops", "seed", "made_at"}));
+  RETURN_IF_ERROR(
+      CheckFields(L, 1, "dataset",
+                  {"source", "num_shards", "shard_id", "num_parallel_workers", "ops", "seed", "made_at", "ragged"}));
   lua_getfield(L, 1, "source");
   ASSIGN_OR_RETURN(data::Source source, ReadSource(L, session, -1));
   data::Sharding sharding;
@@ -530,6 +551,7 @@ StatusOr<int> MakeDataset(lua_State* L, Session& session) {
                       .status());
   auto handle = std::make_shared<DatasetHandle>(
       DatasetHandle{data::Dataset(std::move(source), sharding), 0, seed, nullptr, 1, nullptr, workers, {}});
+  ASSIGN_OR_RETURN(handle->ragged, FieldBool(L, 1, "ragged", false));
   ASSIGN_OR_RETURN(const std::string made_at, FieldString(L, 1, "made_at", ""));
   if (const size_t colon = made_at.rfind(':'); colon != std::string::npos) {
     handle->made_at.file = made_at.substr(0, colon);
@@ -686,12 +708,10 @@ StatusOr<int> BatchSize(lua_State* L, Session&) {
   return 1;
 }
 
-StatusOr<int> Schema(lua_State* L, Session& session) {
-  ASSIGN_OR_RETURN(const DatasetObject d, Self(L));
-  ASSIGN_OR_RETURN(const auto pipeline, d->Open(session));
+void PushColumns(lua_State* L, const std::vector<data::Column>& columns) {
   lua_newtable(L);
   int n = 0;
-  for (const data::Column& c : pipeline->schema()) {
+  for (const data::Column& c : columns) {
     lua_createtable(L, 0, 3);
     PushString(L, c.name);
     lua_setfield(L, -2, "name");
@@ -700,6 +720,28 @@ StatusOr<int> Schema(lua_State* L, Session& session) {
     PushInts(L, c.type.shape);
     lua_setfield(L, -2, "shape");
     lua_rawseti(L, -2, ++n);
+  }
+}
+
+StatusOr<int> Schema(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const DatasetObject d, Self(L));
+  ASSIGN_OR_RETURN(const auto pipeline, d->Open(session));
+  PushColumns(L, pipeline->schema());
+  return 1;
+}
+
+// shapes(): the columns of each shape of a batch, as schema() has those of the first, and its share of the batches.
+StatusOr<int> Shapes(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const DatasetObject d, Self(L));
+  ASSIGN_OR_RETURN(const auto pipeline, d->Open(session));
+  lua_newtable(L);
+  for (int64_t s = 0; s < pipeline->shapes(); ++s) {
+    lua_newtable(L);
+    PushColumns(L, pipeline->schema(s));
+    lua_setfield(L, -2, "columns");
+    lua_pushnumber(L, pipeline->share(s));
+    lua_setfield(L, -2, "share");
+    lua_rawseti(L, -2, static_cast<int>(s) + 1);
   }
   return 1;
 }
@@ -758,30 +800,26 @@ StatusOr<int> NextBatch(lua_State* L, Session& session) {
   return 1;
 }
 
-// sample(i): the columns of sample i, from 1, of a dataset without a batch, whatever ranks share.
-StatusOr<int> ReadSample(lua_State* L, Session& session) {
+// row(i): the columns of sample i, from 1, of a dataset that is `ragged`, whatever ranks share; each in its own shape.
+StatusOr<int> ReadRow(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const DatasetObject d, Self(L));
-  ASSIGN_OR_RETURN(const int64_t i, ReadInt(L, 2, "sample"));
+  ASSIGN_OR_RETURN(const int64_t i, ReadInt(L, 2, "row"));
   ASSIGN_OR_RETURN(const auto pipeline, d->OpenWhole(session));
   if (pipeline->batched() || i < 1 || i > pipeline->size())
-    return absl::InvalidArgumentError(absl::StrCat("sample ", i, " of a dataset of ", pipeline->size()));
+    return absl::InvalidArgumentError(absl::StrCat("row ", i, " of a dataset of ", pipeline->size()));
   if (d->reading == nullptr) {
     d->reading = std::make_shared<SampleReading>();
     pipeline->MakeEpoch(0, &d->reading->epoch);
   }
-  SampleReading& reading = *d->reading;
-  std::vector<Tensor> columns;
-  std::vector<void*> places;
-  for (const data::Column& c : pipeline->schema()) {
-    ASSIGN_OR_RETURN(Tensor t, NewTensor(session.allocator(), c.type));
-    places.push_back(t.data.get());
-    columns.push_back(std::move(t));
+  std::vector<data::RawColumn> row(pipeline->schema().size());
+  RETURN_IF_ERROR(pipeline->ReadRow(d->reading->epoch, i - 1, &d->reading->scratch, absl::MakeSpan(row)));
+  if (!lua_checkstack(L, static_cast<int>(row.size()) + 8)) return absl::ResourceExhaustedError("Lua's stack is full");
+  for (const data::RawColumn& column : row) {
+    ASSIGN_OR_RETURN(Tensor t, NewTensor(session.allocator(), column.type));
+    std::memcpy(t.data.get(), column.data, static_cast<size_t>(column.type.bytes()));
+    PushObject<Tensor>(L, std::move(t));
   }
-  RETURN_IF_ERROR(pipeline->Fill(reading.epoch, i - 1, &reading.scratch, &reading.sequence, places).status());
-  if (!lua_checkstack(L, static_cast<int>(columns.size()) + 8))
-    return absl::ResourceExhaustedError("Lua's stack is full");
-  for (Tensor& t : columns) PushObject<Tensor>(L, std::move(t));
-  return static_cast<int>(columns.size());
+  return static_cast<int>(row.size());
 }
 
 // place(i): where the reader found sample i, from 1, of a dataset whose order is not shuffled: "people.csv:3".
@@ -840,6 +878,7 @@ StatusOr<int> MakeIterator(lua_State* L, Session& session) {
 StatusOr<std::shared_ptr<const data::Pipeline>> DatasetHandle::Open(Session& session) {
   if (pipeline != nullptr && feeds == session.feeds) return pipeline;
   data::FeedOptions feed;
+  feed.ragged = ragged;
   feed.feeds = feeds = session.feeds;
   feed.feed = session.feed;
   feed.seed = seed >= 0 ? static_cast<uint64_t>(seed) : session.state().seed;
@@ -885,8 +924,9 @@ void OpenDatasets(lua_State* L) {
                    {"batch_size", Entry<BatchSize>},
                    {"full_batches", Entry<FullBatches>},
                    {"schema", Entry<Schema>},
+                   {"shapes", Entry<Shapes>},
                    {"place", Entry<PlaceOfSample>},
-                   {"sample", Entry<ReadSample>},
+                   {"row", Entry<ReadRow>},
                    {"class_names", Entry<ClassNames>},
                    {"length", Entry<CountSamples>},
                    {"iterator", Entry<MakeIterator>}});

@@ -13,19 +13,19 @@ namespace mslua {
 struct SampleReading {
   data::Pipeline::Epoch epoch;
   data::Pipeline::Scratch scratch;
-  data::Pipeline::Sequence sequence;
 };
 
 // A description, and the opened pipeline once somebody has asked for it.
 struct DatasetHandle {
   data::Dataset description;
-  int64_t batch = 0;  // 0: not batched
+  int64_t batch = 0;  // rows of the largest; 0: not batched
   int64_t seed = -1;  // -1: the session's, when it is opened
   std::shared_ptr<const data::Pipeline> pipeline;
   int64_t feeds = 1;                       // of `pipeline`
   std::shared_ptr<SampleReading> reading;  // of single samples; null before the first
   int64_t workers = 0;                     // threads that read and transform; 0: this rank's cores less one, 1 to 8
   Location made_at;                        // the user's line, for errors; without a file: not known
+  bool ragged = false;                     // samples may differ in shape: row() reads them
 
   // Opens it on the first call, and when the session's feed has changed since; notices go to stderr.
   StatusOr<std::shared_ptr<const data::Pipeline>> Open(Session& session);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/runtime/shaped_executable.h"
 #include "core/step/prints.h"
 #include "lua/callback.h"
 #include "lua/compile_graph.h"
@@ -39,29 +40,51 @@ struct KindName<std::shared_ptr<Stepper>> {
 
 namespace {
 
+// The inputs that are columns.
+std::vector<int32_t> DataNodes(const Graph& graph) {
+  std::vector<int32_t> nodes;
+  for (int32_t i : graph.Inputs()) {
+    if (graph.nodes[i].attrs.Str("kind") == kData) nodes.push_back(i);
+  }
+  return nodes;
+}
+
+// Makes the step that of the shape which `data` has.
+Status SelectShape(const Stepper& s, const std::vector<Tensor>& data) {
+  const std::vector<const StepGraph*> shapes = s.graph->shapes();
+  size_t wrong = 0;  // the first argument that the first shape does not have
+  for (size_t shape = shapes.size(); shape-- > 0;) {
+    const Graph& graph = shapes[shape]->graph;
+    const std::vector<int32_t> columns = DataNodes(graph);
+    wrong = 0;
+    while (wrong < data.size() && data[wrong].type == graph.nodes[columns[wrong]].outputs[0]) ++wrong;
+    if (wrong < data.size()) continue;
+    if (ShapedExecutable* const shaped = ShapedOf(s.executable.get())) shaped->Select(static_cast<int64_t>(shape));
+    return absl::OkStatus();
+  }
+  const Graph& graph = s.graph->graph;
+  return absl::InvalidArgumentError(
+      absl::StrCat("argument ", wrong + 1, " of the training step is ", ToString(data[wrong].type),
+                   ", it was made for ", ToString(graph.nodes[DataNodes(graph)[wrong]].outputs[0]),
+                   shapes.size() > 1 ? absl::StrCat(" and ", shapes.size() - 1, " other shapes") : ""));
+}
+
 StatusOr<int> StepOnce(lua_State* L, Session& session) {
   Stepper& s = **static_cast<std::shared_ptr<Stepper>*>(lua_touserdata(L, lua_upvalueindex(1)));
-  std::vector<Tensor> data;
-  std::vector<int32_t> columns;
   const Graph& graph = s.graph->graph;
-  for (int32_t i : graph.Inputs()) {
-    if (graph.nodes[i].attrs.Str("kind") == kData) columns.push_back(i);
-  }
+  const std::vector<int32_t> columns = DataNodes(graph);
   if (static_cast<int>(columns.size()) != lua_gettop(L)) {
     return absl::InvalidArgumentError(
         absl::StrCat("a training step takes ", columns.size(), " tensors, got ", lua_gettop(L)));
   }
+  std::vector<Tensor> data;
   for (size_t c = 0; c < columns.size(); ++c) {
-    const Node& node = graph.nodes[columns[c]];
     ASSIGN_OR_RETURN(Tensor t,
                      ReadTensor(session, L, static_cast<int>(c) + 1, absl::nullopt, absl::StrCat("argument ", c + 1)));
-    if (t.type != node.outputs[0]) {
-      return absl::InvalidArgumentError(absl::StrCat("argument ", c + 1, " of the training step is ", ToString(t.type),
-                                                     ", it was made for ", ToString(node.outputs[0])));
-    }
-    RETURN_IF_ERROR(s.executable->BindInput(node.attrs.Str("name"), t.data.get()));
+    RETURN_IF_ERROR(s.executable->BindInput(graph.nodes[columns[c]].attrs.Str("name"), t.data.get()));
     data.push_back(std::move(t));
   }
+  RETURN_IF_ERROR(SelectShape(s, data));
   double lr = s.lr_function.ok() ? 0 : s.schedule.At(s.history->steps);
   if (s.lr_function.ok()) {
     s.lr_function.Push(L);

@@ -156,6 +156,23 @@ Status ReadNetwork(lua_State* L, TrainingSpec* t) {
   return absl::OkStatus();
 }
 
+// The field `companions`, {name =, content =} for each file.
+Status ReadCompanions(lua_State* L, TrainingSpec* t) {
+  const StackGuard guard(L);
+  lua_getfield(L, 1, "companions");
+  if (lua_isnil(L, -1)) return absl::OkStatus();
+  auto companions = std::make_shared<std::vector<std::pair<std::string, std::string>>>();
+  for (int i = 1; lua_type(L, -1) == LUA_TTABLE && i <= static_cast<int>(lua_objlen(L, -1)); ++i) {
+    lua_rawgeti(L, -1, i);
+    ASSIGN_OR_RETURN(std::string name, FieldString(L, -1, "name", ""));
+    ASSIGN_OR_RETURN(std::string content, FieldString(L, -1, "content", ""));
+    companions->emplace_back(std::move(name), std::move(content));
+    lua_pop(L, 1);
+  }
+  t->companions = std::move(companions);
+  return absl::OkStatus();
+}
+
 // The list of texts in a field; nil: none.
 StatusOr<std::vector<std::string>> ReadTexts(lua_State* L, int index, const char* name) {
   const StackGuard guard(L);
@@ -337,7 +354,7 @@ Status Read(lua_State* L, Session& session, TrainingSpec* t) {
       {"graph",       "dataset",    "epochs",     "max_steps",      "parameters",    "names",      "schedule",
        "lr_function", "history",    "loss_scale", "sink",           "loss_every",    "time_every", "time_steps",
        "rates",       "checkpoint", "eval",       "early_stopping", "plateau",       "hooks",      "name",
-       "seed",        "config",     "together",   "broadcast",      "metrics_limit", "histograms"}));
+       "seed",        "config",     "together",   "broadcast",      "metrics_limit", "histograms", "companions"}));
   ASSIGN_OR_RETURN(t->graph, FieldGraph(L, 1, "trainer"));
   ASSIGN_OR_RETURN(const auto dataset, FieldDataset(L, 1, "trainer"));
   t->open = [&session, dataset]() -> StatusOr<TrainingData> {
@@ -364,6 +381,7 @@ Status Read(lua_State* L, Session& session, TrainingSpec* t) {
   RETURN_IF_ERROR(ReadLossScale(L, t));
   lua_getfield(L, 1, "checkpoint");
   if (!lua_isnil(L, -1)) RETURN_IF_ERROR(ReadCheckpointSpec(L, lua_gettop(L), t));
+  RETURN_IF_ERROR(ReadCompanions(L, t));
   RETURN_IF_ERROR(ReadHistograms(L, t));
   lua_getfield(L, 1, "eval");
   if (!lua_isnil(L, -1)) {

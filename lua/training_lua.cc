@@ -370,6 +370,30 @@ StatusOr<int> BuildEval(lua_State* L, Session& session) {
   return PushStep(L, *std::move(step));
 }
 
+// core.of_shapes(graphs, shares)
+StatusOr<int> OfShapes(lua_State* L, Session&) {
+  const int n = lua_type(L, 1) == LUA_TTABLE ? static_cast<int>(lua_objlen(L, 1)) : 0;
+  if (n == 0) return absl::InvalidArgumentError(absl::StrCat("of_shapes: expected graphs, got ", Describe(L, 1)));
+  if (lua_type(L, 2) != LUA_TTABLE || static_cast<int>(lua_objlen(L, 2)) != n)
+    return absl::InvalidArgumentError(absl::StrCat("of_shapes: expected ", n, " shares, got ", Describe(L, 2)));
+  StepGraph joined;
+  for (int i = 1; i <= n; ++i) {
+    lua_rawgeti(L, 1, i);
+    const auto* graph = ToObject<std::shared_ptr<TracedGraph>>(L, -1);
+    if (graph == nullptr)
+      return absl::InvalidArgumentError(absl::StrCat("of_shapes: expected a Graph, got ", Describe(L, -1)));
+    lua_rawgeti(L, 2, i);
+    StepGraph shape = **graph;
+    ASSIGN_OR_RETURN(shape.share, ReadNumber(L, -1, "of_shapes: shares"));
+    lua_pop(L, 2);
+    if (i == 1)
+      joined = std::move(shape);
+    else
+      joined.other_shapes.push_back(std::move(shape));
+  }
+  return PushStep(L, std::move(joined));
+}
+
 // core.use_average(parameter, history)
 StatusOr<int> UseAverage(lua_State* L, Session& session) {
   const auto* p = ToObject<ParameterHandle>(L, 1);
@@ -419,6 +443,7 @@ void OpenTraining(lua_State* L) {
                    {"build_steps", Entry<BuildSteps>},
                    {"build_update", Entry<BuildUpdate>},
                    {"build_eval", Entry<BuildEval>},
+                   {"of_shapes", Entry<OfShapes>},
                    {"use_average", Entry<UseAverage>},
                    {"valid_mask", Entry<ValidMask>}});
 }

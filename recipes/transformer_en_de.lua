@@ -1,5 +1,5 @@
--- A Transformer (Vaswani et al., 2017) that translates English into German: padded sentences, a smoothed loss, and BLEU
--- of beam search on the test of 2016.
+-- A Transformer (Vaswani et al., 2017) that translates English into German: batches of sentences of similar length, a
+-- smoothed loss, and BLEU of beam search on the test of 2016.
 --
 --   mslua train recipes/transformer_en_de.lua data_path=/data/multi30k
 --   mslua generate recipes/transformer_en_de.lua data_path=/data/multi30k --prompt "A man is reading a newspaper."
@@ -13,6 +13,7 @@ local p = ms.params {
   vocab = 4000,
   layers = 3, heads = 4, dim = 128, hidden = 256, dropout = 0.1, block = 72,
   longest = 32,  -- tokens of a sentence to train on; pairs with a longer one are left out
+  buckets = { 12, 16, 20, 24 },  -- tokens of the longest sentence in batches that are shorter
   epochs = 6, batch_size = 64, warmup = 400, lr = 3e-3, smoothing = 0.1, clip_norm = 1, amp = "bf16",
   beams = 5, length_penalty = 1, eval_every = 3,  -- epochs
   bleu = 33,  -- expected after the last epoch
@@ -77,8 +78,8 @@ local function encode(line)
   return tokens().tokenizer:encode { text = line, add_special_tokens = false, parse_special_tokens = false }
 end
 
--- Pairs of a part in batches of `rows`, padded to `longest` tokens: source, the target behind its begin, and the label,
--- the target before its end.
+-- Pairs of a part in batches of `rows` of similar length, at most `longest` tokens: source, the target behind its
+-- begin, and the label, the target before its end.
 local function create_dataset(part, rows, longest)
   local t, all, samples = tokens(), sentences(part), {}
   for i, line in ipairs(all.english) do
@@ -97,9 +98,19 @@ local function create_dataset(part, rows, longest)
   if #samples == 0 then error(("%s/%s: no pair has at most %d tokens"):format(p.data_path, part, longest), 0) end
   local ds = ms.dataset.GeneratorDataset(function(i) return unpack(samples[i]) end, { "source", "target", "label" },
     { length = #samples })
-  local column, train = { { longest }, t.pad }, part == "train"
+  local train, boundaries, sizes = part == "train", {}, {}
   if train then ds = ds:shuffle(2 ^ 24) end
-  return ds:padded_batch(rows, train, { source = column, target = column, label = column })
+  for _, most in ipairs(p.buckets) do
+    if most < longest then boundaries[#boundaries + 1] = most + 1 end
+  end
+  boundaries[#boundaries + 1] = longest + 1
+  for i = 1, #boundaries do sizes[i] = rows end
+  local column = { { -1 }, t.pad }
+  return ds:bucket_batch_by_length {
+    column_names = { "source", "label" }, bucket_boundaries = boundaries, bucket_batch_sizes = sizes,
+    element_length_function = function(source, label) return math.max(source.shape[1], label.shape[1]) end,
+    pad_info = { source = column, target = column, label = column }, drop_remainder = train,
+  }
 end
 
 -- BLEU of the test's translations.

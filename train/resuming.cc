@@ -41,9 +41,10 @@ std::string ScheduleText(const TrainingSpec& spec) {
 }
 
 std::string Resuming::IdentityText() const {
-  const std::string text =
-      absl::StrCat(kVersion, "\n", spec_.recipe_hash, "\n", spec_.graph->common, "\n", ScheduleText(spec_), "\n",
-                   spec_.options.seed, " ", rank_.state->ranks, "\n", absl::Hex(Fingerprint(spec_.graph->graph)));
+  std::string text = absl::StrCat(kVersion, "\n", spec_.recipe_hash, "\n", ScheduleText(spec_), "\n",
+                                  spec_.options.seed, " ", rank_.state->ranks);
+  for (const StepGraph* shape : spec_.graph->shapes())
+    absl::StrAppend(&text, "\n", shape->common, "\n", absl::Hex(Fingerprint(shape->graph)));
   return Blake2bHex(text).substr(0, 32);
 }
 
@@ -169,12 +170,14 @@ Status Resuming::OpenCheckpoint() {
 
 // The place in the epoch where a run with other batches continues: the batch that the next sample is in.
 void Resuming::FindPlace(int64_t rows, int64_t steps_per_epoch) {
+  const bool shapes = !spec_.graph->other_shapes.empty();
   const auto saved = static_cast<int64_t>(CounterOf(checkpoint()->manifest().run.counters, kRowsCounter, 0));
   if (saved == 0 || saved == rows) return;
   state_.step_in_epoch = std::min(state_.step_in_epoch * saved / rows, steps_per_epoch);
   if (state_.step_in_epoch == 0 || !spec_.first()) return;
   PrintNote(absl::StrCat("global batches were of ", saved, " rows and are of ", rows, ": the epoch continues at batch ",
-                         state_.step_in_epoch + 1));
+                         state_.step_in_epoch + 1,
+                         shapes ? ", and with buckets some of its samples may come again or be left out" : ""));
 }
 
 Status Resuming::CompareSteps() const {

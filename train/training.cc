@@ -17,6 +17,7 @@
 #include "core/base/folder.h"
 #include "core/runtime/guard.h"
 #include "core/runtime/profile.h"
+#include "core/runtime/shaped_executable.h"
 #include "core/step/prints.h"
 #include "core/train/agreement.h"
 #include "core/train/early_stopping_hook.h"
@@ -42,7 +43,10 @@ namespace {
 // where they read different data all the same: their files may be of different versions.
 Status CompareDatasets(Groups& groups, const TrainingData& data) {
   std::string steps = absl::StrCat(data.pipeline->size(), " batches of");
-  for (const data::Column& c : data.pipeline->schema()) absl::StrAppend(&steps, " ", c.name, " ", ToString(c.type));
+  for (int64_t s = 0; s < data.pipeline->shapes(); ++s) {
+    if (s > 0) absl::StrAppend(&steps, " or");
+    for (const data::Column& c : data.pipeline->schema(s)) absl::StrAppend(&steps, " ", c.name, " ", ToString(c.type));
+  }
   const std::string mine = absl::StrCat(steps, "\n", data.source, ", ", data.pipeline->source_size(), " samples");
   ASSIGN_OR_RETURN(const auto all, GatherTexts(groups, mine, "the data sets"));
   const std::vector<std::string> first = absl::StrSplit(all[0], '\n');
@@ -62,12 +66,23 @@ Status CompareDatasets(Groups& groups, const TrainingData& data) {
   return absl::OkStatus();
 }
 
-// Of a text, which is a row of ids; 0: samples are something else.
-double TokensOfSample(const data::Pipeline& pipeline) {
-  if (pipeline.schema().empty()) return 0;
-  const TensorType& type = pipeline.schema()[0].type;
-  const bool text = type.rank() == 2 && (type.dtype == DType::kI32 || type.dtype == DType::kI64);
-  return text ? static_cast<double>(type.shape[1]) : 0;
+// Rows of a batch, in the mean over an epoch's batches.
+double RowsOfBatch(const data::Pipeline& pipeline) {
+  double rows = 0;
+  for (int64_t s = 0; s < pipeline.shapes(); ++s) rows += pipeline.share(s) * static_cast<double>(pipeline.rows(s));
+  return rows;
+}
+
+// Tokens of a batch of text, whose rows are ids, in the mean over an epoch's batches; 0: samples are something else.
+double TokensOfBatch(const data::Pipeline& pipeline) {
+  double tokens = 0;
+  for (int64_t s = 0; s < pipeline.shapes(); ++s) {
+    if (pipeline.schema(s).empty()) return 0;
+    const TensorType& type = pipeline.schema(s)[0].type;
+    const bool text = type.rank() == 2 && (type.dtype == DType::kI32 || type.dtype == DType::kI64);
+    if (text) tokens += pipeline.share(s) * static_cast<double>(type.elements());
+  }
+  return tokens;
 }
 
 }  // namespace
@@ -90,6 +105,12 @@ StatusOr<double> Training::Run() {
 Status Training::Profile(int64_t steps, bool steps_only, bool json, const std::string& trace) {
   spec_.options.check_loss = false;  // random data may diverge
   RETURN_IF_ERROR(Prepare());
+  if (data_.pipeline->shapes() > 1) {
+    return WithExitCode(absl::InvalidArgumentError(absl::StrCat(
+                            "prof: batches of the dataset have ", data_.pipeline->shapes(),
+                            " shapes, and a profile is of one: give bucket_batch_by_length one bucket for it")),
+                        kExitUsage);
+  }
   const auto step = [this]() -> Status {
     ASSIGN_OR_RETURN(const bool made, trainer_->Step());
     return made ? absl::OkStatus() : trainer_->Step().status();  // past an epoch's end
@@ -145,15 +166,20 @@ Status Training::Prepare() {
   RETURN_IF_ERROR(CheckHistograms());
   RETURN_IF_ERROR(OpenData());
   RETURN_IF_ERROR(resuming_.Find());
-  ASSIGN_OR_RETURN(decisions_,
-                   DecidePlan(spec_.graph->graph, rank_.dumps, rank_.flags.tune, together(), resuming_.SavedPlan()));
+  std::vector<const Graph*> graphs;
+  for (const StepGraph* shape : spec_.graph->shapes()) graphs.push_back(&shape->graph);
+  ASSIGN_OR_RETURN(decisions_, DecidePlan(graphs, rank_.dumps, rank_.flags.tune, together(), resuming_.SavedPlan()));
   ASSIGN_OR_RETURN(executable_, rank_.compile(*spec_.graph, together() != nullptr, &decisions_));
   parts_ = PartsOf(*rank_.state, *spec_.graph, together() != nullptr);
   names_ = NamesOf(*rank_.state, spec_);
   if (together() != nullptr) RETURN_IF_ERROR(WithExitCode(ComparePrograms(), kExitHang));
   if (data_.divided && rank_.state->rank == 0) {
-    absl::FPrintF(stderr, "mslua: global batch %d = %d x %d feeds\n", GlobalRows(), data_.pipeline->rows(),
-                  data_.feeds);
+    std::string rows;
+    for (int64_t s = 0; s < data_.pipeline->shapes(); ++s) {
+      const int64_t own = data_.pipeline->rows(s);
+      absl::StrAppend(&rows, s > 0 ? " or " : "", own * data_.feeds, " = ", own, " x ", data_.feeds);
+    }
+    absl::FPrintF(stderr, "mslua: global batch %s feeds\n", rows);
   } else if (data_.repeated && rank_.state->rank == 0) {
     PrintNote(
         "GeneratorDataset: every rank runs the iterator whole, so that all see the same samples unless it looks at "
@@ -180,8 +206,13 @@ void Training::ReportCrashes() {
 
 // Whether all ranks make the same step.
 Status Training::ComparePrograms() const {
-  RETURN_IF_ERROR(CompareTexts(*together(), absl::StrCat(spec_.graph->common, ScheduleText(spec_)), "a training step"));
-  return CompareSchedules(*together(), executable_->graph());
+  for (const StepGraph* shape : spec_.graph->shapes())
+    RETURN_IF_ERROR(CompareTexts(*together(), absl::StrCat(shape->common, ScheduleText(spec_)), "a training step"));
+  const ShapedExecutable* const shaped = ShapedOf(executable_.get());
+  if (shaped == nullptr) return CompareSchedules(*together(), executable_->graph());
+  for (int64_t s = 0; s < shaped->shapes(); ++s)
+    RETURN_IF_ERROR(CompareSchedules(*together(), shaped->plan(s).graph()));
+  return absl::OkStatus();
 }
 
 // The run folder, and the log of this rank in it.
@@ -304,7 +335,7 @@ Status Training::AddProfile() {
 
 StatusOr<std::unique_ptr<MetricsHook>> Training::MakeMetrics() {
   const MetricsOptions options{directory_.path(), std::max<int64_t>(1, progress().steps_per_epoch / 100),
-                               spec_.metrics_limit, GlobalRows()};
+                               spec_.metrics_limit, RowsOfBatch(*data_.pipeline) * Parts()};
   ASSIGN_OR_RETURN(auto metrics, MetricsHook::Create(options, trainer_.get(), &health_));
   progress().metrics = metrics.get();
   if (!spec_.config.empty())
@@ -402,8 +433,8 @@ void Training::AddStatusLine() {
   if (!speaks || wanted == "off" || (!terminal && wanted != "on")) return;
   StatusLine::Options options;
   options.style = terminal ? StatusLine::Options::Style::kTerminal : StatusLine::Options::Style::kLines;
-  options.rows = static_cast<double>(GlobalRows());
-  options.tokens = options.rows * TokensOfSample(*data_.pipeline);
+  options.rows = RowsOfBatch(*data_.pipeline) * Parts();
+  options.tokens = TokensOfBatch(*data_.pipeline) * Parts();
   options.max_steps = spec_.options.max_steps;
   options.peak_flops = rank_.flags.peak_flops;
   Add(std::make_unique<StatusLine>(&progress(), options));
@@ -432,6 +463,7 @@ Status Training::AddCheckpoints() {
   ASSIGN_OR_RETURN(
       auto hook,
       WithExitCode(CheckpointHook::Create(options, &rank_.state->store, trainer_.get(), PrintNote), kExitStorage));
+  hook->SetCompanions(spec_.companions);
   progress().planned.push_back(&hook->planned());
   checkpoint_hook_ = Add(std::move(hook));
   if (eval_hook_ != nullptr) eval_hook_->OnBest([this](const TrainState& s) { checkpoint_hook_->SaveBest(s); });
@@ -506,8 +538,10 @@ Status Training::AddFault() {
 void Training::PrintPlan() const {
   if (!rank_.prints) return;
   const PlanReport& plan = executable_->report();
-  absl::FPrintF(stderr, "mslua: %s: %d nodes in %d kernels, %.1f MiB of activations%s, compiled in %.2f s%s%s\n",
+  const int64_t shapes = data_.pipeline->shapes();
+  absl::FPrintF(stderr, "mslua: %s: %d nodes in %d kernels%s, %.1f MiB of activations%s, compiled in %.2f s%s%s\n",
                 spec_.name, plan.nodes, plan.kernels,
+                shapes > 1 ? absl::StrCat(" for each of ", shapes, " shapes of a batch") : "",
                 static_cast<double>(plan.workspace_bytes + plan.shared_bytes) / (1 << 20), rank_.device_text(),
                 plan.compile_seconds, directory_.path().empty() ? "" : "; run folder ", directory_.path());
 }

@@ -44,8 +44,10 @@ class Training {
   Status OpenRecords();
   StatusOr<std::vector<ScheduledScalar>> Scalars();
   StatusOr<bool> AgreeToStop(bool stop);
-  // Rows of a batch over all ranks.
-  int64_t GlobalRows() const { return data_.pipeline->rows() * (data_.divided ? data_.feeds : 1); }
+  // Of a global batch, which ranks have one each of.
+  int64_t Parts() const { return data_.divided ? data_.feeds : 1; }
+  // Rows of a batch over all ranks, with buckets of the longest.
+  int64_t GlobalRows() const { return data_.pipeline->rows() * Parts(); }
 
   // In the order in which they act: an evaluation's numbers are there for the metrics, the checkpoint, the callbacks.
   Status AddHooks();

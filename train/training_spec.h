@@ -105,6 +105,7 @@ struct TrainingSpec {
   Groups* together = nullptr;  // ranks that train one network; null: this one trains by itself
   bool broadcast = false;      // rank 0's parameters are everybody's in the beginning
   Progress progress;
+  checkpoint::Companions companions;  // of each checkpoint
 
   // Whether this rank writes what is the same on all ranks.
   bool first() const { return together == nullptr || together->rank() == 0; }

@@ -12,6 +12,7 @@
 #include "absl/strings/strip.h"
 #include "core/base/text.h"
 #include "core/graph/gradient_marks.h"
+#include "core/runtime/shaped_executable.h"
 #include "core/sharding/layout.h"
 
 namespace mslua::endpoint {
@@ -61,6 +62,11 @@ StatusOr<Named> Watched::FindStored(absl::string_view name) const {
 }
 
 StatusOr<Named> Watched::FindActivation(absl::string_view name) const {
+  if (ShapedOf(first_) != nullptr) {
+    return absl::UnimplementedError(absl::StrCat("there is no parameter or state '", name,
+                                                 "', and where batches have several shapes "
+                                                 "(bucket_batch_by_length) what a step computes cannot be shown"));
+  }
   const Graph& graph = first_->graph();
   const auto named = [&](const std::string& full, Value v) { return Named{full, graph.TypeOf(v), nullptr, v}; };
   int64_t node = 0, output = 0;

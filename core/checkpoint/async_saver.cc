@@ -9,11 +9,11 @@ namespace mslua::checkpoint {
 AsyncSaver::~AsyncSaver() { Join(); }
 
 Status AsyncSaver::Start(const std::string& path, const RunState& run, const std::vector<TensorData>& tensors,
-                         std::function<Status()> then) {
+                         std::function<Status()> then, const Companions& companions) {
   Join();
   ASSIGN_OR_RETURN(Manifest part, image_.Make(tensors));
-  StartTask(path, [this, path, run, part = std::move(part), then = std::move(then)]() -> Status {
-    ASSIGN_OR_RETURN(const auto writer, CheckpointWriter::Create(path));
+  StartTask(path, [this, path, run, part = std::move(part), then = std::move(then), companions]() -> Status {
+    ASSIGN_OR_RETURN(const auto writer, CheckpointWriter::Create(path, companions));
     RETURN_IF_ERROR(image_.Write(writer->folder()));
     RETURN_IF_ERROR(writer->Commit(run, {part}));
     return then ? then() : absl::OkStatus();

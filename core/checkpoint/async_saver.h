@@ -27,7 +27,7 @@ class AsyncSaver {
   // A save still under way is waited for first, so that none is left out; to leave this one out instead, ask busy().
   // What an earlier save came to stays for Poll(). Without memory for the copy: RESOURCE_EXHAUSTED, nothing started.
   Status Start(const std::string& path, const RunState& run, const std::vector<TensorData>& tensors,
-               std::function<Status()> then = nullptr);
+               std::function<Status()> then = nullptr, const Companions& companions = nullptr);
   // Waits for a save under way; then the thread does `save`, of a checkpoint at `path`.
   void StartTask(const std::string& path, std::function<Status()> save);
   bool busy() const;

@@ -241,14 +241,19 @@ StatusOr<Manifest> WritePart(const std::string& folder, int rank, const std::vec
   return part;
 }
 
-StatusOr<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Create(const std::string& path) {
+StatusOr<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Create(const std::string& path, Companions companions) {
   auto writer = std::make_unique<CheckpointWriter>();
   writer->path_ = path;
+  writer->companions_ = std::move(companions);
   ASSIGN_OR_RETURN(writer->folder_, AtomicFolder::Create(path));
   return writer;
 }
 
 Status CheckpointWriter::CommitManifest(const std::string& manifest) {
+  if (companions_ != nullptr) {
+    for (const auto& [name, content] : *companions_)
+      RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(folder(), "/", name), content));
+  }
   RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(folder(), "/", kManifestName), manifest));
   return folder_->Commit();
 }
@@ -262,7 +267,7 @@ Status CheckpointWriter::CommitWhole(const RunState& run, const std::vector<Mani
   ASSIGN_OR_RETURN(const std::string manifest, JoinParts(run, parts));
   RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(folder(), "/", kManifestName), manifest));
   ASSIGN_OR_RETURN(const auto cut, Checkpoint::Open(folder()));
-  ASSIGN_OR_RETURN(const auto whole, Create(path_));
+  ASSIGN_OR_RETURN(const auto whole, Create(path_, companions_));
   ASSIGN_OR_RETURN(FileDigest digest, WriteWhole(*cut, absl::StrCat(whole->folder(), "/", FileOfRank(0))));
   return whole->Commit(run, {PartOfWhole(cut->manifest().tensors, std::move(digest))});
 }
@@ -275,12 +280,13 @@ StatusOr<std::string> JoinParts(const RunState& run, const std::vector<Manifest>
   return SerializeManifest(manifest);
 }
 
-Status SaveCheckpoint(const std::string& path, const RunState& run, const std::vector<TensorData>& tensors) {
+Status SaveCheckpoint(const std::string& path, const RunState& run, const std::vector<TensorData>& tensors,
+                      const Companions& companions) {
   std::vector<ShardData> shards;
   for (const TensorData& t : tensors) {
     shards.push_back({t.name, t.type.dtype, t.data, Part::Of(t.type.shape)});
   }
-  ASSIGN_OR_RETURN(const auto writer, CheckpointWriter::Create(path));
+  ASSIGN_OR_RETURN(const auto writer, CheckpointWriter::Create(path, companions));
   ASSIGN_OR_RETURN(Manifest part, WritePart(writer->folder(), 0, shards));
   return writer->Commit(run, {std::move(part)});
 }

@@ -57,16 +57,20 @@ struct ShardData {
   Part part;
 };
 
+// Files that a checkpoint's folder has beside its own, such as a tokenizer's: names and contents. Null: none.
+using Companions = std::shared_ptr<const std::vector<std::pair<std::string, std::string>>>;
+
 // Saves whole tensors from one rank; the folder above `path` must exist. On an error (a full disk: RESOURCE_EXHAUSTED)
 // a checkpoint that was at `path` is as it was, and nothing else is left.
-Status SaveCheckpoint(const std::string& path, const RunState& run, const std::vector<TensorData>& tensors);
+Status SaveCheckpoint(const std::string& path, const RunState& run, const std::vector<TensorData>& tensors,
+                      const Companions& companions = nullptr);
 
 // Saving from many ranks into one directory: one rank makes the writer and tells folder() to all, each calls WritePart
 // there, and that rank commits the parts (as text they travel by SerializeManifest and ParseManifest). Ranks that save
 // into several directories make one writer for each; JoinParts makes their manifest, which all of them commit.
 class CheckpointWriter {
  public:
-  static StatusOr<std::unique_ptr<CheckpointWriter>> Create(const std::string& path);
+  static StatusOr<std::unique_ptr<CheckpointWriter>> Create(const std::string& path, Companions companions = nullptr);
   const std::string& folder() const { return folder_->path(); }
   // Writes the manifest and renames the folder to its place. The slices of each tensor must cover it.
   Status Commit(const RunState& run, const std::vector<Manifest>& parts);
@@ -76,6 +80,7 @@ class CheckpointWriter {
   Status CommitManifest(const std::string& manifest);
 
   std::string path_;
+  Companions companions_;
   std::unique_ptr<AtomicFolder> folder_;
 };
 // The text of the manifest of `parts`, whose slices must cover each tensor.

@@ -22,6 +22,8 @@ const char* Name(const Op& op) {
   static constexpr const char* kNames[] = {"map",     "shuffle", "batch",  "repeat",   "take", "skip",
                                            "project", "rename",  "filter", "weighted", "map",  "map"};
   static_assert(std::size(kNames) == std::variant_size_v<Op>);
+  const auto* batch = std::get_if<BatchOp>(&op);
+  if (batch != nullptr && batch->buckets != nullptr) return "bucket_batch_by_length";
   return kNames[op.index()];
 }
 

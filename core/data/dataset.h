@@ -105,13 +105,24 @@ struct ShuffleOp {
 };
 // What a column of a padded batch holds: samples of `shape`, with `value` behind what a sample has in each dimension.
 struct Padding {
-  std::vector<int64_t> shape;
+  std::vector<int64_t> shape;  // with buckets, -1 stands for the longest length of the batch's bucket
   double value = 0;
 };
+// Samples of similar length, which make batches with each other alone. Bucket i has the lengths below boundaries[i]
+// that the buckets before it do not have; where there is one more size than boundaries, the last bucket has all others.
+struct Buckets {
+  std::shared_ptr<const std::vector<int32_t>> lengths;  // of each sample of the source
+  std::vector<int64_t> boundaries;                      // increasing, positive
+  std::vector<int64_t> sizes;                           // of the batches of each bucket
+};
+// A batch is complete when so many samples have come, with buckets as many samples of one bucket; what is left in the
+// end makes smaller ones. With buckets the number of batches must not depend on the epoch: not behind weighted, nor
+// behind shuffle with take or skip; and not for datasets that are sharded by hand.
 struct BatchOp {
-  int64_t size = 0;
+  int64_t size = 0;  // without buckets
   bool drop_remainder = false;
   std::map<std::string, Padding> padding = {};  // by column; of those, samples may differ in shape
+  std::shared_ptr<const Buckets> buckets = {};  // null: all batches are alike
 };
 // The operations before it, `count` times an epoch; shuffles and random transforms differ each time.
 struct RepeatOp {

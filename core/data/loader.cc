@@ -50,7 +50,8 @@ Loader::Loader(std::shared_ptr<const Pipeline> pipeline, const LoaderOptions& op
     : pipeline_(std::move(pipeline)),
       workers_(pipeline_->foreign() || pipeline_->immediate() ? 0 : std::max(options.workers, 0)),
       ahead_(options.prefetch > 0 ? options.prefetch : workers_ + 1) {
-  for (const Column& column : pipeline_->schema()) spares_.push_back(std::make_shared<Spares>(column.type.bytes()));
+  for (size_t k = 0; k < pipeline_->schema().size(); ++k)
+    spares_.push_back(std::make_shared<Spares>(pipeline_->column_bytes(k)));
   MakeShared();
   Start();
 }
@@ -71,8 +72,8 @@ void Loader::MakeShared() {
   // One more for the batch that the caller holds.
   shared_->slots.resize(workers_ == 0 ? 1 : static_cast<size_t>(ahead_) + 1);
   for (Slot& slot : shared_->slots) {
-    for (const Column& column : pipeline_->schema()) {
-      slot.memory.emplace_back(Allocate(column.type.bytes()));
+    for (size_t k = 0; k < pipeline_->schema().size(); ++k) {
+      slot.memory.emplace_back(Allocate(pipeline_->column_bytes(k)));
       slot.columns.push_back(slot.memory.back().get());
     }
   }
@@ -129,6 +130,7 @@ void Loader::Work(Shared* shared, CodeCalls* calls) {
     // Under the lock: the others need it too, and it happens once an epoch.
     if (epoch.number != number / size) pipeline.MakeEpoch(number / size, &epoch);
     Slot& slot = shared->slots[number % shared->slots.size()];
+    slot.shape = pipeline.ShapeOf(epoch, number % size);
     lock.unlock();
     StatusOr<int64_t> valid = pipeline.Fill(epoch, number % size, &scratch, &unused, slot.columns);
     lock.lock();
@@ -144,6 +146,7 @@ void Loader::Work(Shared* shared, CodeCalls* calls) {
 Status Loader::FillInline(Slot* slot) {
   Pipeline::Epoch& epoch = shared_->epochs[0];
   if (epoch.number != position_.epoch) pipeline_->MakeEpoch(position_.epoch, &epoch);
+  slot->shape = pipeline_->ShapeOf(epoch, position_.batch);
   ASSIGN_OR_RETURN(slot->valid, pipeline_->Fill(epoch, position_.batch, &scratch_, &sequence_, slot->columns));
   return absl::OkStatus();
 }
@@ -190,9 +193,10 @@ StatusOr<bool> Loader::Next(Batch* batch) {
   given_ = &slot;
   batch->position = position_;
   batch->valid = slot.valid;
+  batch->shape = slot.shape;
   batch->columns.resize(slot.columns.size());
   for (size_t k = 0; k < slot.columns.size(); ++k) {
-    batch->columns[k] = TensorView{pipeline_->schema()[k].type, slot.columns[k]};
+    batch->columns[k] = TensorView{pipeline_->schema(slot.shape)[k].type, slot.columns[k]};
   }
   ++position_.batch;
   return true;
@@ -224,7 +228,7 @@ Status NameSample(const Status& status, const Loader& loader, const Batch& batch
   std::string where =
       absl::StrCat("epoch ", batch.position.epoch + 1, ", batch ", batch.position.batch + 1, " of the epoch");
   const Pipeline& pipeline = loader.pipeline();
-  const int64_t rows = pipeline.rows();
+  const int64_t rows = pipeline.rows(batch.shape);
   for (const TensorView& column : batch.columns) {
     // Micro-batches are other rows than the batch's.
     if (column.type.elements() != records || records % rows != 0) continue;

@@ -27,8 +27,9 @@ struct Position {
 
 struct Batch {
   Position position;
-  std::vector<TensorView> columns;  // as Pipeline::schema() says
+  std::vector<TensorView> columns;  // as Pipeline::schema(shape) says
   int64_t valid = 0;  // rows from the dataset; those behind them are zero (the tail of drop_remainder = false)
+  int64_t shape = 0;
 };
 
 // Batches in an order and with contents that depend on (dataset, feed options, epoch) only: neither on
@@ -63,7 +64,7 @@ class Loader {
   struct Slot {
     std::vector<AlignedMemory> memory;
     std::vector<void*> columns;
-    int64_t valid = 0;
+    int64_t valid = 0, shape = 0;
     bool ready = false;
     Status status;
   };

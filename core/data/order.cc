@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/base/rng.h"
 
 namespace mslua::data {
@@ -73,16 +74,56 @@ std::vector<size_t> DrawWeighted(const WeightedOp& op, const std::vector<double>
 
 int64_t CountOf(const Op& op) {
   if (const auto* shuffle = std::get_if<ShuffleOp>(&op)) return shuffle->buffer_size;
-  if (const auto* batch = std::get_if<BatchOp>(&op)) return batch->size;
   if (const auto* repeat = std::get_if<RepeatOp>(&op)) return repeat->count;
   if (const auto* take = std::get_if<TakeOp>(&op)) return take->count;
   if (const auto* skip = std::get_if<SkipOp>(&op)) return skip->count;
   return 1;
 }
 
+// That of the length; behind the last one: no bucket has it.
+size_t BucketOf(const Buckets& buckets, int64_t length) {
+  const auto above = std::upper_bound(buckets.boundaries.begin(), buckets.boundaries.end(), length);
+  return static_cast<size_t>(above - buckets.boundaries.begin());
+}
+
+// The longest length of a bucket; -1: it has no longest one.
+int64_t LengthOf(const Buckets& buckets, size_t bucket) {
+  return bucket < buckets.boundaries.size() ? buckets.boundaries[bucket] - 1 : -1;
+}
+
+bool PadsToLength(const BatchOp& op) {
+  return std::any_of(op.padding.begin(), op.padding.end(), [](const auto& padding) {
+    const std::vector<int64_t>& shape = padding.second.shape;
+    return std::find(shape.begin(), shape.end(), -1) != shape.end();
+  });
+}
+
+Status CheckBuckets(const Buckets& buckets, int64_t feeds) {
+  const auto refuse = [](const std::string& what) {
+    return absl::InvalidArgumentError(absl::StrCat("bucket_batch_by_length: ", what));
+  };
+  const std::vector<int64_t>&boundaries = buckets.boundaries, &sizes = buckets.sizes;
+  bool increasing = !boundaries.empty() && boundaries[0] > 0;
+  for (size_t i = 1; i < boundaries.size(); ++i) increasing &= boundaries[i] > boundaries[i - 1];
+  if (!increasing)
+    return refuse(absl::StrCat("bucket_boundaries: expected positive integers, each larger than the one before, got {",
+                               absl::StrJoin(boundaries, ", "), "}"));
+  const size_t n = boundaries.size();
+  if (sizes.size() != n && sizes.size() != n + 1)
+    return refuse(absl::StrCat("bucket_batch_sizes: expected ", n, " sizes, one for each of bucket_boundaries, or ",
+                               n + 1, " with one for longer samples, got ", sizes.size()));
+  for (const int64_t size : sizes) {
+    if (size < 1 || size > kMaxSamples / feeds)
+      return refuse(
+          absl::StrCat("bucket_batch_sizes: expected positive integers up to ", kMaxSamples / feeds, ", got ", size));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-StatusOr<Order> Order::Make(int64_t size, Sharding sharding, const std::vector<Op>& ops, int64_t feeds) {
+StatusOr<Order> Order::Make(int64_t size, Sharding sharding, const std::vector<Op>& ops, int64_t feeds,
+                            const std::function<std::string(int64_t sample)>& where) {
   if (sharding.num_shards < 0 || sharding.shard_id < 0 ||
       sharding.shard_id >= std::max<int64_t>(sharding.num_shards, 1)) {
     return absl::InvalidArgumentError(absl::StrCat("num_shards = ", sharding.num_shards,
@@ -109,26 +150,19 @@ StatusOr<Order> Order::Make(int64_t size, Sharding sharding, const std::vector<O
       RETURN_IF_ERROR(order.AddKept(*keep, i, &n));
       continue;
     }
+    if (const auto* batch = std::get_if<BatchOp>(&op)) {
+      if (order.batch_ != nullptr)
+        return absl::InvalidArgumentError(absl::StrCat(Name(op), ": the dataset is batched already"));
+      RETURN_IF_ERROR(batch->buckets == nullptr ? order.AddBatch(*batch, i, n, &groups)
+                                                : order.AddBuckets(*batch, i, where, &groups));
+      continue;
+    }
     const int64_t count = CountOf(op);
     if (count < 1 && !(count == 0 && std::holds_alternative<SkipOp>(op))) {
       return absl::InvalidArgumentError(absl::StrCat(Name(op), ": expected a positive integer, got ", count));
     }
-    const auto* batch = std::get_if<BatchOp>(&op);
     int64_t* elements = order.batch_ != nullptr ? &groups : &n;
-    if (batch != nullptr) {
-      if (order.batch_ != nullptr) return absl::InvalidArgumentError("batch: the dataset is batched already");
-      if (count > kMaxSamples / feeds) {
-        return absl::InvalidArgumentError(absl::StrCat("batch: ", count, " is too large"));
-      }
-      order.batch_ = std::make_shared<const BatchOp>(*batch);
-      const int64_t rows = count * feeds;
-      if (n < rows && batch->drop_remainder) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("batch: no full batch of ", count, feeds > 1 ? absl::StrCat(" x ", feeds, " feeds") : "",
-                         " in ", n, " samples; make the batch smaller or set drop_remainder = false"));
-      }
-      groups = batch->drop_remainder ? n / rows : (n + rows - 1) / rows;
-    } else if (std::holds_alternative<RepeatOp>(op)) {
+    if (std::holds_alternative<RepeatOp>(op)) {
       const int64_t longest = std::max<int64_t>({n, passes * size, 1});
       if (count > kMaxSamples / longest) {
         return absl::InvalidArgumentError(
@@ -150,7 +184,6 @@ StatusOr<Order> Order::Make(int64_t size, Sharding sharding, const std::vector<O
         absl::StrCat(size, " samples are more than an epoch may have (", kMaxSamples, ")"));
   }
   // The tail of a feed may be empty, an epoch may not.
-  order.samples_ = n;
   order.groups_ = order.batch_ != nullptr ? groups : n / feeds;
   if (order.groups_ < 1) {
     return absl::InvalidArgumentError(absl::StrCat("the dataset gives nothing: ", size,
@@ -160,24 +193,102 @@ StatusOr<Order> Order::Make(int64_t size, Sharding sharding, const std::vector<O
   return order;
 }
 
+Status Order::AddBatch(const BatchOp& op, size_t name, int64_t n, int64_t* groups) {
+  if (op.size < 1) return absl::InvalidArgumentError(absl::StrCat("batch: expected a positive integer, got ", op.size));
+  if (op.size > kMaxSamples / feeds_)
+    return absl::InvalidArgumentError(absl::StrCat("batch: ", op.size, " is too large"));
+  const int64_t rows = op.size * feeds_;
+  if (n < rows && op.drop_remainder) {
+    return absl::InvalidArgumentError(absl::StrCat("batch: no full batch of ", op.size,
+                                                   feeds_ > 1 ? absl::StrCat(" x ", feeds_, " feeds") : "", " in ", n,
+                                                   " samples; make the batch smaller or set drop_remainder = false"));
+  }
+  *groups = op.drop_remainder ? n / rows : (n + rows - 1) / rows;
+  full_ = n % rows == 0;
+  batch_ = std::make_shared<const BatchOp>(op);
+  shapes_ = {{op.size, -1, *groups}};
+  ops_.push_back(op);
+  names_.push_back(name);
+  return absl::OkStatus();
+}
+
+Status Order::AddBuckets(const BatchOp& op, size_t name, const std::function<std::string(int64_t sample)>& where,
+                         int64_t* groups) {
+  const auto refuse = [](const std::string& what) {
+    return absl::InvalidArgumentError(absl::StrCat("bucket_batch_by_length: ", what));
+  };
+  const Buckets& buckets = *op.buckets;
+  RETURN_IF_ERROR(CheckBuckets(buckets, feeds_));
+  if (static_cast<int64_t>(buckets.lengths->size()) != size_)
+    return refuse(absl::StrCat("expected a length for each of ", size_, " samples, got ", buckets.lengths->size()));
+  if (sharding_.num_shards > 0)
+    return refuse(
+        "the parts of num_shards would have other buckets at the same step: leave num_shards out, ranks share the "
+        "samples");
+  if (const std::string varies = Varies(); !varies.empty())
+    return refuse(
+        absl::StrCat("how many batches there are would differ from epoch to epoch: leave ", varies, " before it out"));
+  EpochOrder first;
+  Pass pass;
+  Append(ops_.size(), 0, &pass, &first);
+  // What a column is padded to must be known.
+  const size_t usable = PadsToLength(op) ? buckets.boundaries.size() : buckets.sizes.size();
+  for (const uint32_t id : first.samples) {
+    const int64_t sample = id % size_, length = (*buckets.lengths)[static_cast<size_t>(sample)];
+    if (length < 0) return refuse(absl::StrCat(where(sample), " has length ", length, ", expected at least 0"));
+    if (BucketOf(buckets, length) < usable) continue;
+    const int64_t longest = buckets.boundaries.back();
+    return refuse(absl::StrCat(where(sample), " has length ", length, ", and the longest bucket is for lengths below ",
+                               longest, ": give a last boundary above ", length, ", or leave longer samples out with ",
+                               "filter"));
+  }
+  batch_ = std::make_shared<const BatchOp>(op);
+  for (size_t b = 0; b < buckets.sizes.size(); ++b) shape_of_.push_back(static_cast<uint32_t>(b));
+  AppendBuckets(op, 0, &first);
+  std::vector<int64_t> batches(buckets.sizes.size(), 0);
+  full_ = true;
+  for (const EpochOrder::Group& group : first.groups) {
+    ++batches[group.shape];
+    full_ &= group.count == buckets.sizes[group.shape] * feeds_;
+  }
+  *groups = static_cast<int64_t>(first.groups.size());
+  if (*groups == 0)
+    return refuse(absl::StrCat("no bucket has a full batch of its size",
+                               feeds_ > 1 ? absl::StrCat(" x ", feeds_, " feeds") : "",
+                               "; make the batches smaller or set drop_remainder = false"));
+  shapes_.clear();
+  for (size_t b = buckets.sizes.size(); b-- > 0;) {
+    if (batches[b] == 0) continue;
+    shape_of_[b] = static_cast<uint32_t>(shapes_.size());
+    shapes_.push_back({buckets.sizes[b], LengthOf(buckets, b), batches[b]});
+  }
+  ops_.push_back(op);
+  names_.push_back(name);
+  return absl::OkStatus();
+}
+
+std::string Order::Varies() const {
+  bool shuffled = false;
+  for (const Op& op : ops_) {
+    if (std::holds_alternative<WeightedOp>(op)) return "weighted";
+    const bool cuts = std::holds_alternative<TakeOp>(op) || std::holds_alternative<SkipOp>(op);
+    if (shuffled && cuts) return "shuffle and take or skip";
+    shuffled = shuffled || std::holds_alternative<ShuffleOp>(op);
+  }
+  return "";
+}
+
 Status Order::AddKept(const KeepOp& op, size_t name, int64_t* n) {
-  const auto refuse = [](const char* what) {
+  const auto refuse = [](const std::string& what) {
     return absl::InvalidArgumentError(absl::StrCat("filter, split: ", what));
   };
   if (batch_ != nullptr) return refuse("call them before batch");
   if (sharding_.num_shards > 0)
     return refuse(
         "the parts of num_shards would be of different length: leave num_shards out, ranks share the samples");
-  bool shuffled = false;
-  for (const Op& before : ops_) {
-    if (std::holds_alternative<WeightedOp>(before))
-      return refuse("how many samples are left would differ from epoch to epoch: call them before weighted");
-    const bool cuts = std::holds_alternative<TakeOp>(before) || std::holds_alternative<SkipOp>(before);
-    if (shuffled && cuts)
-      return refuse(
-          "how many samples are left would differ from epoch to epoch: call them before shuffle and take or skip");
-    shuffled = shuffled || std::holds_alternative<ShuffleOp>(before);
-  }
+  if (const std::string varies = Varies(); !varies.empty())
+    return refuse(
+        absl::StrCat("how many samples are left would differ from epoch to epoch: call them before ", varies));
   auto kept = std::make_shared<std::vector<bool>>(static_cast<size_t>(size_), false);
   for (const int64_t sample : *op.samples) {
     if (sample < 0 || sample >= size_)
@@ -287,13 +398,37 @@ void Order::Append(size_t count, uint64_t epoch, Pass* pass, EpochOrder* order) 
     grouped ? Keep(&groups, first_group, take->count) : Keep(&samples, first_sample, take->count);
   } else if (const auto* skip = std::get_if<SkipOp>(&op)) {
     grouped ? Drop(&groups, first_group, skip->count) : Drop(&samples, first_sample, skip->count);
-  } else if (const auto* batch = std::get_if<BatchOp>(&op)) {
+  } else if (const auto* batch = std::get_if<BatchOp>(&op); batch != nullptr && batch->buckets != nullptr) {
+    AppendBuckets(*batch, first_sample, order);
+  } else if (batch != nullptr) {
     const size_t rows = static_cast<size_t>(batch->size * feeds_);
     for (size_t begin = first_sample; begin < samples.size(); begin += rows) {
       const size_t held = std::min(rows, samples.size() - begin);
       if (held < rows && batch->drop_remainder) break;
-      groups.push_back({static_cast<uint32_t>(begin), static_cast<uint32_t>(held)});
+      groups.push_back({static_cast<uint32_t>(begin), static_cast<uint32_t>(held), 0});
     }
+  }
+}
+
+void Order::AppendBuckets(const BatchOp& op, size_t first, EpochOrder* order) const {
+  const Buckets& buckets = *op.buckets;
+  std::vector<uint32_t>& samples = order->samples;
+  const std::vector<uint32_t> from(samples.begin() + static_cast<std::ptrdiff_t>(first), samples.end());
+  samples.resize(first);
+  std::vector<std::vector<uint32_t>> held(buckets.sizes.size());
+  const auto make_group = [&](size_t b) {
+    order->groups.push_back(
+        {static_cast<uint32_t>(samples.size()), static_cast<uint32_t>(held[b].size()), shape_of_[b]});
+    samples.insert(samples.end(), held[b].begin(), held[b].end());
+    held[b].clear();
+  };
+  for (const uint32_t id : from) {
+    const size_t b = BucketOf(buckets, (*buckets.lengths)[static_cast<size_t>(id % size_)]);
+    held[b].push_back(id);
+    if (static_cast<int64_t>(held[b].size()) == buckets.sizes[b] * feeds_) make_group(b);
+  }
+  for (size_t b = 0; b < held.size(); ++b) {
+    if (!held[b].empty() && !op.drop_remainder) make_group(b);
   }
 }
 

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/data/dataset.h"
@@ -15,6 +17,7 @@ struct EpochOrder {
   struct Group {
     uint32_t begin = 0;  // in `samples`
     uint32_t count = 0;
+    uint32_t shape = 0;  // Order::shapes()[shape]
   };
   // pass * size + index: `index` of the source, in pass 0, 1, ... of it (more than one by repeat).
   std::vector<uint32_t> samples;
@@ -22,21 +25,28 @@ struct EpochOrder {
   std::vector<Group> groups;
 };
 
+// What batches of one shape have in common.
+struct BatchShape {
+  int64_t rows = 1;     // of a full batch; 1 without batch
+  int64_t length = -1;  // the longest length of its bucket; -1: there is none
+  int64_t batches = 0;  // of an epoch, before operations behind batch
+};
+
 class Order {
  public:
   // `size` samples in the source; `feeds` batches make a group. Checks the operations and their
-  // arguments; errors name the operation.
-  static StatusOr<Order> Make(int64_t size, Sharding sharding, const std::vector<Op>& ops, int64_t feeds);
+  // arguments; errors name the operation, and a sample as `where` does, by its number from 0.
+  static StatusOr<Order> Make(int64_t size, Sharding sharding, const std::vector<Op>& ops, int64_t feeds,
+                              const std::function<std::string(int64_t sample)>& where);
 
   bool batched() const { return batch_ != nullptr; }
   const BatchOp* batch() const { return batch_.get(); }
-  // Samples and groups of each epoch.
-  int64_t samples() const { return samples_; }
+  // Groups of each epoch.
   int64_t groups() const { return groups_; }
   // Whether no batch is truncated: none may be, or the samples divide.
-  bool full_batches() const {
-    return batch_ != nullptr && (batch_->drop_remainder || groups_ * feeds_ * batch_->size == samples_);
-  }
+  bool full_batches() const { return batch_ != nullptr && (batch_->drop_remainder || full_); }
+  // Of the batches: with buckets one for each bucket that has any, from the longest on; else one.
+  const std::vector<BatchShape>& shapes() const { return shapes_; }
 
   void Evaluate(uint64_t seed, int64_t epoch, EpochOrder* order) const;
 
@@ -45,9 +55,16 @@ class Order {
     uint64_t seed = 0;
     uint32_t number = 0;  // passes over the source so far in this epoch
   };
+  // What makes the number of samples behind the operations so far differ from epoch to epoch; empty: nothing does.
+  std::string Varies() const;
   // Adds the operation; *n is how many elements are left.
   Status AddKept(const KeepOp& op, size_t name, int64_t* n);
   Status AddWeighted(const WeightedOp& op, size_t name, int64_t* n);
+  Status AddBatch(const BatchOp& op, size_t name, int64_t n, int64_t* groups);
+  Status AddBuckets(const BatchOp& op, size_t name, const std::function<std::string(int64_t sample)>& where,
+                    int64_t* groups);
+  // The groups of the samples from place `first` on, which they are put in order by.
+  void AppendBuckets(const BatchOp& op, size_t first, EpochOrder* order) const;
   // Appends what the first `count` operations give.
   void Append(size_t count, uint64_t epoch, Pass* pass, EpochOrder* order) const;
 
@@ -58,8 +75,11 @@ class Order {
   std::map<size_t, std::vector<double>> sums_;  // by place in ops_: the weights of the elements up to each, added
   std::vector<uint64_t> names_;                 // of the shuffles: their place among all operations
   std::shared_ptr<const BatchOp> batch_;
+  std::vector<BatchShape> shapes_ = {{}};
+  std::vector<uint32_t> shape_of_;  // of each bucket
   int64_t feeds_ = 1;
-  int64_t samples_ = 0, groups_ = 0;
+  int64_t groups_ = 0;
+  bool full_ = false;
 };
 
 }  // namespace mslua::data

@@ -14,6 +14,9 @@ namespace {
 constexpr int64_t kImmediateBytes = 32 << 10;  // copied in a microsecond or two
 constexpr int64_t kMaxSequence = 100'000'000;  // more samples than this: taken for a sequence without end
 
+constexpr char kAlike[] =
+    ": all must be alike, but for columns that pad_info of padded_batch or bucket_batch_by_length names";
+
 constexpr char kNoSampleByNumber[] =
     ": the source is an iterator, which gives no sample by its number: give GeneratorDataset a length and function(i)";
 
@@ -49,13 +52,9 @@ StatusOr<std::shared_ptr<const Pipeline>> Pipeline::Open(const Dataset& dataset,
   }
   if (dataset.sharding().num_shards > 0 || sequence) pipeline->options_.feeds = 1, pipeline->options_.feed = 0;
   ASSIGN_OR_RETURN(pipeline->order_,
-                   Order::Make(pipeline->source_size_, dataset.sharding(), dataset.ops(), pipeline->options_.feeds));
-  const int64_t b = pipeline->batched() ? pipeline->order_.batch()->size : 1;
-  if (b % options.slices != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a batch of ", b, " does not divide into ", options.slices, " slices"));
-  }
-  pipeline->rows_ = b / options.slices;
+                   Order::Make(pipeline->source_size_, dataset.sharding(), dataset.ops(), pipeline->options_.feeds,
+                               [&](int64_t sample) { return pipeline->Where(sample); }));
+  RETURN_IF_ERROR(pipeline->MakeShapes());
   const bool code = std::any_of(dataset.ops().begin(), dataset.ops().end(),
                                 [](const Op& op) { return std::holds_alternative<CallOp>(op); }) ||
                     pipeline->runs_code();
@@ -67,13 +66,35 @@ StatusOr<std::shared_ptr<const Pipeline>> Pipeline::Open(const Dataset& dataset,
         [pipeline, ops = dataset.ops()](CodeCalls* calls) { return pipeline->CompileColumns(ops, calls); }));
   }
   int64_t bytes = 0;
-  for (const Column& column : pipeline->schema_) bytes += column.type.bytes();
+  for (size_t k = 0; k < pipeline->chains_.size(); ++k) bytes += pipeline->column_bytes(k);
   const bool mapped = std::any_of(dataset.ops().begin(), dataset.ops().end(), [](const Op& op) {
     return std::holds_alternative<MapOp>(op) || std::holds_alternative<CallOp>(op);
   });
   const bool in_memory = pipeline->reader_ != nullptr && pipeline->reader_->in_memory();
   pipeline->immediate_ = in_memory && !mapped && bytes <= kImmediateBytes;
   return std::shared_ptr<const Pipeline>(std::move(pipeline));
+}
+
+// All of the shapes but for their columns.
+Status Pipeline::MakeShapes() {
+  double batches = 0;
+  for (const BatchShape& shape : order_.shapes()) batches += static_cast<double>(shape.batches);
+  for (const BatchShape& shape : order_.shapes()) {
+    if (shape.rows % options_.slices != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a batch of ", shape.rows, " does not divide into ", options_.slices, " slices"));
+    }
+    shapes_.emplace_back();
+    shapes_.back().rows = shape.rows / options_.slices;
+    if (batches > 0) shapes_.back().share = static_cast<double>(shape.batches) / batches;
+  }
+  return absl::OkStatus();
+}
+
+int64_t Pipeline::column_bytes(size_t column) const {
+  int64_t most = 0;
+  for (const Shaped& shape : shapes_) most = std::max(most, shape.schema[column].type.bytes());
+  return most;
 }
 
 Status Pipeline::CheckPart(const Dataset& dataset) const {
@@ -195,7 +216,7 @@ Status ApplyMap(const MapOp& map, size_t stage, std::vector<ColumnState>* column
     ColumnState& c = (*columns)[found[i]];
     if (c.padding && !map.transforms.empty()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("map: column '", c.name, "' is padded: call map before padded_batch"));
+          absl::StrCat("map: column '", c.name, "' is padded: call map before the batches are made"));
     }
     for (size_t t = 0; t < map.transforms.size(); ++t) {
       c.transforms.push_back(map.transforms[t]);
@@ -237,25 +258,6 @@ Status ApplyToColumns(const Op& op, size_t stage, std::vector<ColumnState>* colu
   return absl::OkStatus();
 }
 
-// The type of the samples of a padded column, which are of type `type` before.
-StatusOr<TensorType> Padded(const std::string& name, const TensorType& type, const Padding& padding) {
-  const auto wrong = [&](absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat("padded_batch: column '", name, "' is ", ToString(type), what));
-  };
-  if (padding.shape.size() != type.shape.size())
-    return wrong(absl::StrCat(", its pad_info has ", padding.shape.size(), " dimensions"));
-  for (size_t d = 0; d < padding.shape.size(); ++d) {
-    if (padding.shape[d] < 1) return wrong(absl::StrCat(": expected sizes of at least 1, got ", padding.shape[d]));
-    if (type.shape[d] > padding.shape[d])
-      return wrong(absl::StrCat(", larger than its pad_info, which has ", padding.shape[d], " in dimension ", d + 1));
-  }
-  alignas(8) char stored[8];
-  StoreDouble(type.dtype, stored, 0, padding.value);
-  if (!IsFloat(type.dtype) && LoadAsDouble(type.dtype, stored, 0) != padding.value)
-    return wrong(absl::StrCat(": expected a pad value of that type, got ", padding.value));
-  return TensorType{type.dtype, Shape(padding.shape.begin(), padding.shape.end())};
-}
-
 // Copies a dense tensor into the front of each dimension of another one, which has `value` elsewhere.
 void CopyPadded(const TensorType& from, const uint8_t* in, const TensorType& to, double value, uint8_t* out) {
   const int64_t size = SizeOf(to.dtype);
@@ -277,12 +279,33 @@ void CopyPadded(const TensorType& from, const uint8_t* in, const TensorType& to,
 
 }  // namespace
 
+StatusOr<TensorType> Pipeline::Padded(const std::string& name, const TensorType& type, const Padding& padding) const {
+  const bool buckets = order_.batch()->buckets != nullptr;
+  const auto wrong = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat(buckets ? "bucket_batch_by_length" : "padded_batch", ": column '",
+                                                   name, "' is ", ToString(type), what));
+  };
+  if (padding.shape.size() != type.shape.size())
+    return wrong(absl::StrCat(", its pad_info has ", padding.shape.size(), " dimensions"));
+  for (size_t d = 0; d < padding.shape.size(); ++d) {
+    if (padding.shape[d] < 1) return wrong(absl::StrCat(": expected sizes of at least 1, got ", padding.shape[d]));
+    if (type.shape[d] > padding.shape[d])
+      return wrong(absl::StrCat(", larger than its ", buckets ? "bucket" : "pad_info", ", which has ", padding.shape[d],
+                                " in dimension ", d + 1));
+  }
+  alignas(8) char stored[8];
+  StoreDouble(type.dtype, stored, 0, padding.value);
+  if (!IsFloat(type.dtype) && LoadAsDouble(type.dtype, stored, 0) != padding.value)
+    return wrong(absl::StrCat(": expected a pad value of that type, got ", padding.value));
+  return TensorType{type.dtype, Shape(padding.shape.begin(), padding.shape.end())};
+}
+
 void Pipeline::FreeShapes(const std::vector<ColumnState>& columns, bool last, std::vector<Column>* made) const {
   for (size_t k = 0; k < made->size(); ++k) {
     bool padded = false, whole = false, images = false;
     for (const ColumnState& c : columns) {
       if (c.source != k) continue;
-      (c.padding || !last || options_.part_of != nullptr ? padded : whole) = true;
+      (c.padding || !last || options_.part_of != nullptr || options_.ragged ? padded : whole) = true;
       images |= std::any_of(c.transforms.begin(), c.transforms.end(), ImageChain::IsVision);
     }
     Shape& shape = (*made)[k].type.shape;
@@ -360,7 +383,7 @@ Status Pipeline::AddMix(const MixOp& op, size_t place, const std::vector<ColumnS
 
 Status Pipeline::CheckMixes() const {
   for (const Mix& mix : mixes_) {
-    const TensorType &image = sample_types_[mix.image], &label = sample_types_[mix.label];
+    const TensorType &image = shapes_[0].samples[mix.image], &label = shapes_[0].samples[mix.label];
     const char* const name = mix.op.cut ? "CutMixBatch" : "MixUpBatch";
     if (image.dtype != DType::kF32 || (mix.op.cut && image.rank() != 3))
       return absl::InvalidArgumentError(absl::StrCat(name, ": column '", mix.op.image, "': expected ",
@@ -405,38 +428,41 @@ Status Pipeline::CompileColumns(const std::vector<Op>& ops, CodeCalls* calls) {
   if (generator_ != nullptr || !stages_.empty() || reader_->runs_code()) {
     FreeShapes(columns, /*last=*/true, &LastColumns());
   }
-  bool known = true;
   for (ColumnState& c : columns) {
     ASSIGN_OR_RETURN(ColumnChain chain, ColumnChain::Make(LastColumns()[c.source], std::move(c.transforms), c.places));
-    row_types_.push_back(chain.out());
-    sample_types_.push_back(chain.out());
-    if (c.padding) {
-      ASSIGN_OR_RETURN(sample_types_.back(), Padded(c.name, chain.out(), *c.padding));
+    TensorType type = chain.out();
+    row_types_.push_back(type);
+    if (!c.padding && !IsKnown(type)) {
+      RETURN_IF_ERROR(read_first());
+      StatusOr<TensorType> own = chain.TypeFor(first.row[c.source]);
+      if (!own.ok()) return Annotate(own.status(), Where(0));
+      type = *std::move(own);
     }
-    paddings_.push_back(c.padding);
-    known &= IsKnown(sample_types_.back());
+    names_.push_back(c.name);
     chains_.push_back(std::move(chain));
     from_.push_back(c.source);
-  }
-  if (!known) {
-    RETURN_IF_ERROR(read_first());
-    for (size_t k = 0; k < chains_.size(); ++k) {
-      if (paddings_[k]) continue;
-      StatusOr<TensorType> type = chains_[k].TypeFor(first.row[from_[k]]);
-      if (!type.ok()) return Annotate(type.status(), Where(0));
-      sample_types_[k] = *std::move(type);
-    }
-  }
-  for (size_t k = 0; k < chains_.size(); ++k) {
-    TensorType type = sample_types_[k];
-    if (batched()) type.shape.insert(type.shape.begin(), rows_);
-    if (type.rank() > kMaxRank) {
-      return absl::InvalidArgumentError(absl::StrCat("column '", columns[k].name, "' becomes ", ToString(type),
-                                                     ": more than ", kMaxRank, " dimensions"));
-    }
-    schema_.push_back({columns[k].name, type});
+    for (size_t s = 0; s < shapes_.size(); ++s) RETURN_IF_ERROR(AddColumn(c.name, type, c.padding, s));
   }
   return CheckMixes();
+}
+
+Status Pipeline::AddColumn(const std::string& name, TensorType type, absl::optional<Padding> padding, size_t s) {
+  Shaped& shape = shapes_[s];
+  if (padding) {
+    for (int64_t& size : padding->shape) {
+      if (size == -1 && order_.batch()->buckets != nullptr) size = order_.shapes()[s].length;
+    }
+    ASSIGN_OR_RETURN(type, Padded(name, type, *padding));
+  }
+  shape.paddings.push_back(std::move(padding));
+  shape.samples.push_back(type);
+  if (batched()) type.shape.insert(type.shape.begin(), shape.rows);
+  if (type.rank() > kMaxRank) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("column '", name, "' becomes ", ToString(type), ": more than ", kMaxRank, " dimensions"));
+  }
+  shape.schema.push_back({name, std::move(type)});
+  return absl::OkStatus();
 }
 
 namespace {
@@ -469,8 +495,9 @@ void Pipeline::MakeEpoch(int64_t number, Epoch* epoch) const {
 EpochOrder::Group Pipeline::RowsOf(const Epoch& epoch, int64_t batch) const {
   if (!batched()) return {static_cast<uint32_t>(batch * options_.feeds + options_.feed), 1};
   const EpochOrder::Group group = epoch.order.groups[batch];
-  const int64_t offset = options_.feed * order_.batch()->size + options_.slice * rows_;
-  const int64_t count = std::min(std::max<int64_t>(group.count - offset, 0), rows_);
+  const int64_t rows = shapes_[group.shape].rows;  // of a slice of the feed's
+  const int64_t offset = (options_.feed * options_.slices + options_.slice) * rows;
+  const int64_t count = std::min(std::max<int64_t>(group.count - offset, 0), rows);
   return {static_cast<uint32_t>(group.begin + offset), static_cast<uint32_t>(count)};
 }
 
@@ -482,26 +509,27 @@ StatusOr<int64_t> Pipeline::Fill(const Epoch& epoch, int64_t batch, Scratch* scr
   }
   sequence->batch = -1;  // an error on the way leaves it ready for nothing
   const EpochOrder::Group rows = RowsOf(epoch, batch);
+  const Shaped& shape = shapes_[static_cast<size_t>(ShapeOf(epoch, batch))];
   std::vector<uint8_t*>& places = scratch->places;
   places.resize(columns.size());
   for (int64_t r = 0; r < rows.count; ++r) {
     for (size_t k = 0; k < columns.size(); ++k) {
-      places[k] = static_cast<uint8_t*>(columns[k]) + r * sample_types_[k].bytes();
+      places[k] = static_cast<uint8_t*>(columns[k]) + r * shape.samples[k].bytes();
     }
-    RETURN_IF_ERROR(FillRow(epoch, rows.begin + r, scratch, sequence, places));
+    RETURN_IF_ERROR(FillRow(epoch, rows.begin + r, shape, scratch, sequence, places));
   }
   if (!mixes_.empty() && rows.count > 0) {
     RETURN_IF_ERROR(MixRows(epoch, batch, rows.count, scratch, sequence, columns));
   }
   for (size_t k = 0; k < chains_.size(); ++k) {
-    const int64_t bytes = sample_types_[k].bytes();
-    std::memset(static_cast<uint8_t*>(columns[k]) + rows.count * bytes, 0, (rows_ - rows.count) * bytes);
+    const int64_t bytes = shape.samples[k].bytes();
+    std::memset(static_cast<uint8_t*>(columns[k]) + rows.count * bytes, 0, (shape.rows - rows.count) * bytes);
   }
   sequence->batch = batch + 1;
   return rows.count;
 }
 
-Status Pipeline::FillRow(const Epoch& epoch, int64_t at, Scratch* scratch, Sequence* sequence,
+Status Pipeline::FillRow(const Epoch& epoch, int64_t at, const Shaped& shape, Scratch* scratch, Sequence* sequence,
                          const std::vector<uint8_t*>& columns) const {
   const int64_t id = epoch.order.samples[at];
   scratch->row.resize(source_columns_.size());
@@ -511,7 +539,7 @@ Status Pipeline::FillRow(const Epoch& epoch, int64_t at, Scratch* scratch, Seque
   RETURN_IF_ERROR(RunStages(epoch, place, id, scratch));
   for (size_t k = 0; k < chains_.size(); ++k) {
     const Draws draws{options_.seed, epoch.streams[k], static_cast<uint64_t>(place)};
-    const Status status = FillColumn(k, draws, scratch, columns[k]);
+    const Status status = FillColumn(k, draws, shape, scratch, columns[k]);
     if (!status.ok()) return Annotate(status, Where(id));
   }
   return absl::OkStatus();
@@ -571,9 +599,9 @@ Status Pipeline::RunStage(size_t s, const Epoch::StageStreams& streams, int64_t 
     }
     const TensorView& result = memory.results[static_cast<size_t>(-1 - from)];
     if (!stage.made.empty() && !Fits(result.type, stage.made[k].type))
-      return absl::InvalidArgumentError(absl::StrCat(
-          stage.code->name(), ": '", stage.made[k].name, "' is ", ToString(result.type), ", of the first sample ",
-          ToString(stage.made[k].type), ": all must be alike, but for columns of padded_batch (", where, ")"));
+      return absl::InvalidArgumentError(absl::StrCat(stage.code->name(), ": '", stage.made[k].name, "' is ",
+                                                     ToString(result.type), ", of the first sample ",
+                                                     ToString(stage.made[k].type), kAlike, " (", where, ")"));
     scratch->row[k] = RawColumn{result.data, result.type};
   }
   return absl::OkStatus();
@@ -600,11 +628,12 @@ Status Pipeline::ReadRow(const Epoch& epoch, int64_t i, Scratch* scratch, absl::
 Status Pipeline::MixRows(const Epoch& epoch, int64_t batch, int64_t rows, Scratch* scratch, Sequence* sequence,
                          const std::vector<void*>& columns) const {
   const EpochOrder::Group group = epoch.order.groups[batch];
+  const Shaped& shape = shapes_[group.shape];
   const int64_t begin = RowsOf(epoch, batch).begin, first = begin - group.begin;
   // The row before the first: the last one here where these are all rows of the global batch; else it is made.
   int64_t bytes = 0;
   std::vector<int64_t> offsets;
-  for (const TensorType& type : sample_types_) {
+  for (const TensorType& type : shape.samples) {
     offsets.push_back(bytes);
     bytes += (type.bytes() + 63) / 64 * 64;
   }
@@ -613,16 +642,17 @@ Status Pipeline::MixRows(const Epoch& epoch, int64_t batch, int64_t rows, Scratc
   for (const int64_t offset : offsets) before.push_back(scratch->before.data() + offset);
   if (rows == group.count) {
     for (size_t k = 0; k < before.size(); ++k) {
-      const int64_t size = sample_types_[k].bytes();
+      const int64_t size = shape.samples[k].bytes();
       std::memcpy(before[k], static_cast<uint8_t*>(columns[k]) + (rows - 1) * size, static_cast<size_t>(size));
     }
   } else {
-    RETURN_IF_ERROR(FillRow(epoch, group.begin + (first + group.count - 1) % group.count, scratch, sequence, before));
+    const int64_t last = group.begin + (first + group.count - 1) % group.count;
+    RETURN_IF_ERROR(FillRow(epoch, last, shape, scratch, sequence, before));
   }
   // One mix at most: of two, the second takes the batches that the first leaves alone.
   for (size_t m = 0; m < mixes_.size(); ++m) {
     const Mix& mix = mixes_[m];
-    const TensorType &image = sample_types_[mix.image], &label = sample_types_[mix.label];
+    const TensorType &image = shape.samples[mix.image], &label = shape.samples[mix.label];
     const MixedPart part = DrawMix(mix.op, image, chains_[mix.image].planar(), options_.seed, epoch.mixes[m],
                                    static_cast<uint64_t>(batch));
     if (!part.mixes) continue;
@@ -635,14 +665,15 @@ Status Pipeline::MixRows(const Epoch& epoch, int64_t batch, int64_t rows, Scratc
   return absl::OkStatus();
 }
 
-Status Pipeline::FillColumn(size_t k, const Draws& draws, Scratch* scratch, uint8_t* out) const {
+Status Pipeline::FillColumn(size_t k, const Draws& draws, const Shaped& shape, Scratch* scratch, uint8_t* out) const {
   const RawColumn& raw = scratch->row[from_[k]];
-  if (!paddings_[k]) return chains_[k].Apply(raw, draws, &scratch->image, sample_types_[k], out);
+  const absl::optional<Padding>& padding = shape.paddings[k];
+  if (!padding) return chains_[k].Apply(raw, draws, &scratch->image, shape.samples[k], out);
   ASSIGN_OR_RETURN(const TensorType type, chains_[k].TypeFor(raw));
-  RETURN_IF_ERROR(Padded(source_columns_[from_[k]].name, type, *paddings_[k]).status());
+  RETURN_IF_ERROR(Padded(names_[k], type, *padding).status());
   scratch->unpadded.resize(static_cast<size_t>(type.bytes()));
   RETURN_IF_ERROR(chains_[k].Apply(raw, draws, &scratch->image, type, scratch->unpadded.data()));
-  CopyPadded(type, scratch->unpadded.data(), sample_types_[k], paddings_[k]->value, out);
+  CopyPadded(type, scratch->unpadded.data(), shape.samples[k], padding->value, out);
   return absl::OkStatus();
 }
 
@@ -731,9 +762,9 @@ Status Pipeline::CheckForeign(const Generator::Row& row, int64_t id) const {
   std::vector<TensorType> got, want;
   for (const auto& column : row) got.push_back(column.type);
   for (const auto& column : source_columns_) want.push_back(column.type);
-  return absl::InvalidArgumentError(absl::StrCat(
-      generator_->place(), "GeneratorDataset: ", Where(id), " is (", absl::StrJoin(got, ", ", write),
-      "), sample 1 was (", absl::StrJoin(want, ", ", write), "): all must be alike, but for columns of padded_batch"));
+  return absl::InvalidArgumentError(absl::StrCat(generator_->place(), "GeneratorDataset: ", Where(id), " is (",
+                                                 absl::StrJoin(got, ", ", write), "), sample 1 was (",
+                                                 absl::StrJoin(want, ", ", write), ")", kAlike));
 }
 
 std::string Pipeline::SampleAt(const Epoch& epoch, int64_t batch, int64_t row) const {

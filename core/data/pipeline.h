@@ -26,6 +26,8 @@ struct FeedOptions {
   // The samples are the parts of another dataset's, which reads them in any epoch (core/data/part.h): what would
   // differ from epoch to epoch is an error, and so is a batch. The name of what reads them, "zip", for messages.
   const char* part_of = nullptr;
+  // Samples are read one by one (ReadRow): their columns may differ in shape.
+  bool ragged = false;
 };
 
 struct ColumnState;  // of Pipeline::Open
@@ -35,11 +37,17 @@ class Pipeline {
  public:
   static StatusOr<std::shared_ptr<const Pipeline>> Open(const Dataset& dataset, const FeedOptions& options);
 
-  // A column of a batch: [rows, ...] of a batched dataset, else one sample's type.
-  const std::vector<Column>& schema() const { return schema_; }
+  // Shapes that batches have, more than one with buckets: from the longest bucket on.
+  int64_t shapes() const { return static_cast<int64_t>(shapes_.size()); }
+  // A column of a batch of that shape: [rows, ...] of a batched dataset, else one sample's type.
+  const std::vector<Column>& schema(int64_t shape = 0) const { return shapes_[static_cast<size_t>(shape)].schema; }
+  int64_t rows(int64_t shape = 0) const { return shapes_[static_cast<size_t>(shape)].rows; }  // 1 without batch
+  // Which part of an epoch's batches has that shape; they add up to 1.
+  double share(int64_t shape) const { return shapes_[static_cast<size_t>(shape)].share; }
+  // Bytes of a column of the largest batch.
+  int64_t column_bytes(size_t column) const;
   // Batches of an epoch: MindSpore's get_dataset_size().
   int64_t size() const { return order_.groups(); }
-  int64_t rows() const { return rows_; }  // of a batch; 1 without batch
   bool batched() const { return order_.batched(); }
   bool full_batches() const { return order_.full_batches(); }  // none is truncated
   int64_t source_size() const { return source_size_; }         // samples in the source
@@ -70,6 +78,9 @@ class Pipeline {
   };
   void MakeEpoch(int64_t number, Epoch* epoch) const;
 
+  int64_t ShapeOf(const Epoch& epoch, int64_t batch) const {
+    return batched() ? epoch.order.groups[static_cast<size_t>(batch)].shape : 0;
+  }
   // "data_batch_1.bin, record 17": the sample in a valid row of a batch.
   std::string SampleAt(const Epoch& epoch, int64_t batch, int64_t row) const;
 
@@ -112,7 +123,7 @@ class Pipeline {
     std::vector<size_t> free;
   };
 
-  // Fills batch `batch` of the epoch into `columns`, schema()'s types; rows behind the last valid one
+  // Fills batch `batch` of the epoch into `columns`, of schema(ShapeOf(epoch, batch)); rows behind the last valid one
   // become zero. Returns the number of valid rows. `sequence` is used by foreign pipelines only.
   StatusOr<int64_t> Fill(const Epoch& epoch, int64_t batch, Scratch* scratch, Sequence* sequence,
                          const std::vector<void*>& columns) const;
@@ -142,6 +153,16 @@ class Pipeline {
     std::string stream;
   };
 
+  // What all batches of a shape have in common.
+  struct Shaped {
+    int64_t rows = 1;
+    double share = 1;
+    std::vector<TensorType> samples;                // of a transformed sample, by column
+    std::vector<absl::optional<Padding>> paddings;  // none: all samples have one shape
+    std::vector<Column> schema;
+  };
+
+  Status MakeShapes();
   Status OpenSource(const Source& source);
   Status OpenForeign(const Source& source);
   // Checks what does not depend on samples, then reads the first one where types depend on it.
@@ -152,6 +173,8 @@ class Pipeline {
   Status CheckMixes() const;
   // What is wrong with operations of a dataset that another one is made of.
   Status CheckPart(const Dataset& dataset) const;
+  // The next column, which is of that type before it is padded, to shape s.
+  Status AddColumn(const std::string& name, TensorType type, absl::optional<Padding> padding, size_t s);
   // Which of the columns that code or a generator made may differ in shape from sample to sample: those that are
   // padded, and those that code gets.
   void FreeShapes(const std::vector<ColumnState>& columns, bool last, std::vector<Column>* made) const;
@@ -162,13 +185,15 @@ class Pipeline {
   // scratch->row, columns of stage s, becomes columns of the next one.
   Status RunStage(size_t s, const Epoch::StageStreams& streams, int64_t place, int64_t id, Scratch* scratch) const;
   Status RunStages(const Epoch& epoch, int64_t place, int64_t id, Scratch* scratch) const;
-  // Sample number `at` of epoch.order.samples, transformed, into row r of `columns`.
-  Status FillRow(const Epoch& epoch, int64_t at, Scratch* scratch, Sequence* sequence,
+  // Sample number `at` of epoch.order.samples, transformed, to `columns`, a place in each column.
+  Status FillRow(const Epoch& epoch, int64_t at, const Shaped& shape, Scratch* scratch, Sequence* sequence,
                  const std::vector<uint8_t*>& columns) const;
   Status MixRows(const Epoch& epoch, int64_t batch, int64_t rows, Scratch* scratch, Sequence* sequence,
                  const std::vector<void*>& columns) const;
   // Column k of the sample in scratch->row, transformed, to `out`.
-  Status FillColumn(size_t k, const Draws& draws, Scratch* scratch, uint8_t* out) const;
+  Status FillColumn(size_t k, const Draws& draws, const Shaped& shape, Scratch* scratch, uint8_t* out) const;
+  // The type of the samples of a padded column, which are of type `type` before.
+  StatusOr<TensorType> Padded(const std::string& name, const TensorType& type, const Padding& padding) const;
   // Sample `id` into scratch->row.
   Status ReadSample(int64_t id, Scratch* scratch, Sequence* sequence) const;
   void StartSequence(const Epoch& epoch, int64_t batch, Sequence* sequence) const;
@@ -188,16 +213,14 @@ class Pipeline {
   std::vector<Column> source_columns_;
   int64_t source_size_ = 0;
   Order order_;
-  std::vector<ColumnChain> chains_;                // of each column of schema_
-  std::vector<size_t> from_;                       // the source's column that it is made of
-  std::vector<TensorType> sample_types_;           // of a transformed sample
-  std::vector<absl::optional<Padding>> paddings_;  // none: all samples have one shape
-  std::vector<Column> schema_;
+  std::vector<std::string> names_;   // of the columns
+  std::vector<ColumnChain> chains_;  // of each column
+  std::vector<size_t> from_;         // the source's column that it is made of
+  std::vector<Shaped> shapes_;
   std::vector<Stage> stages_;
   std::vector<Mix> mixes_;
   std::vector<TensorType> row_types_;
   std::vector<std::string> notices_;
-  int64_t rows_ = 1;
   bool immediate_ = false;
 };
 

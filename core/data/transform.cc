@@ -105,14 +105,18 @@ Status ColumnChain::Apply(const RawColumn& raw, const Draws& draws, ImageScratch
     same = in_.shape[d] < 0 || in_.shape[d] == raw.type.shape[d];
   }
   if (!same) {
+    const bool shapes = raw.type.dtype == in_.dtype && raw.type.rank() == in_.rank();
     return absl::InvalidArgumentError(absl::StrCat("column '", name_, "' is ", ToString(raw.type), ", expected ",
-                                                   ToString(in_), " as in the first sample"));
+                                                   ToString(in_), " as in the first sample",
+                                                   shapes ? "; samples of several shapes: padded_batch or "
+                                                            "bucket_batch_by_length"
+                                                          : ""));
   }
   ASSIGN_OR_RETURN(const TensorType type, TypeFor(raw));
   if (type.shape != want.shape) {
-    return absl::InvalidArgumentError(absl::StrCat("shapes differ within a batch: column '", name_, "' is ",
-                                                   ToString(type), ", the first sample ", ToString(want),
-                                                   "; map a Resize or CenterCrop onto it"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "shapes differ within a batch: column '", name_, "' is ", ToString(type), ", the first sample ", ToString(want),
+        in_.rank() == 3 ? "; map a Resize or CenterCrop onto it" : "; use padded_batch or bucket_batch_by_length"));
   }
   if (image_ != nullptr) {
     ImageView image{raw.data, raw.type.dtype, raw.type.shape[0], raw.type.shape[1], raw.type.shape[2], raw.planar};

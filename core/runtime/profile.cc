@@ -19,6 +19,7 @@
 #include "core/op/registry.h"
 #include "core/runtime/device_run.h"
 #include "core/runtime/limits.h"
+#include "core/runtime/shaped_executable.h"
 
 namespace mslua {
 
@@ -398,6 +399,10 @@ StatusOr<MachineLimits> MeasureMachine() {
 
 double FlopsOf(const Executable& executable) {
   double flops = 0;
+  if (const ShapedExecutable* const shaped = ShapedOf(&executable)) {
+    for (int64_t s = 0; s < shaped->shapes(); ++s) flops += shaped->share(s) * FlopsOf(shaped->plan(s));
+    return flops;
+  }
   for (const auto& launch : executable.launches())
     flops += WorkOf(executable.graph(), executable.graph().nodes[static_cast<size_t>(launch.first)]).flops;
   return flops;

@@ -13,7 +13,8 @@ namespace mslua {
 Status ReportProfile(Executable* executable, const std::function<Status()>& step, int64_t steps, bool steps_only,
                      bool json, const std::string& trace);
 
-// Floating point operations of one run of the executable on this rank, as the operators of its launches count them.
+// Floating point operations of one run of the executable on this rank, as the operators of its launches count them; for
+// batches of several shapes the mean.
 double FlopsOf(const Executable& executable);
 
 }  // namespace mslua

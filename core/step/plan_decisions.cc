@@ -70,13 +70,17 @@ std::string PlanMachine() {
   return absl::StrCat("mslua ", kVersion, " ", BuildId(), " ", Processor(), " oneDNN ", onednn::Version());
 }
 
-StatusOr<Decisions> DecidePlan(const Graph& graph, const PassOptions& options, bool tune, Groups* together,
-                               const std::string& resumed) {
+StatusOr<Decisions> DecidePlan(const std::vector<const Graph*>& graphs, const PassOptions& options, bool tune,
+                               Groups* together, const std::string& resumed) {
   if (resumed.empty() && !tune) return Decisions();
   const auto decide = [&]() -> StatusOr<std::string> {
     if (!resumed.empty()) return TakeResumed(resumed).ToText();
-    ASSIGN_OR_RETURN(const Decisions tuned, Tune(graph, options));
-    return tuned.ToText();
+    Decisions all;
+    for (const Graph* graph : graphs) {
+      ASSIGN_OR_RETURN(const Decisions tuned, Tune(*graph, options));
+      RETURN_IF_ERROR(all.Take(tuned.ToText()));
+    }
+    return all.ToText();
   };
   ASSIGN_OR_RETURN(const std::string text, TextOfFirstRank(together, decide, "the decisions of the plan"));
   Decisions decisions;

@@ -3,17 +3,19 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "core/passes/decisions.h"
 #include "core/runtime/executable.h"
 
 namespace mslua {
 
+// For the graphs of a step, one for each shape of a batch.
 // To be called on all ranks of `together` (null: this rank trains by itself): rank 0 decides, and all have the same.
 // `resumed` is the RunState::plan of the checkpoint that the run resumes from; empty: none. A damaged one, or one of
 // another processor or number of threads, is used as far as it goes, and a line on stderr says so.
-StatusOr<Decisions> DecidePlan(const Graph& graph, const PassOptions& options, bool tune, Groups* together,
-                               const std::string& resumed);
+StatusOr<Decisions> DecidePlan(const std::vector<const Graph*>& graphs, const PassOptions& options, bool tune,
+                               Groups* together, const std::string& resumed);
 
 // What a checkpoint keeps: the machine and the decisions.
 std::string PlanText(const Decisions& decisions);

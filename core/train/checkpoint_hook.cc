@@ -196,9 +196,10 @@ Status CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainS
     tensors.push_back({name->second, e->type, value.data});
   }
   if (options_.async_save) {
-    return saver_.Start(path, run, tensors, [this, keeper, path] { return Saved(keeper, path); });
+    return saver_.Start(
+        path, run, tensors, [this, keeper, path] { return Saved(keeper, path); }, companions_);
   }
-  RETURN_IF_ERROR(checkpoint::SaveCheckpoint(path, run, tensors));
+  RETURN_IF_ERROR(checkpoint::SaveCheckpoint(path, run, tensors, companions_));
   return Saved(keeper, path);
 }
 
@@ -313,7 +314,7 @@ Status CheckpointHook::SaveTogether(checkpoint::CheckpointKeeper* keeper, const 
   const std::string& directory = options_.keeper.directory;
   std::string folder(1, kBad);
   if (keeper != nullptr) {
-    auto created = checkpoint::CheckpointWriter::Create(path);
+    auto created = checkpoint::CheckpointWriter::Create(path, companions_);
     if (created.ok()) folder = kGood + (writer = *std::move(created))->folder().substr(directory.size());
     if (!created.ok()) folder += std::string(created.status().message());
   } else if (leads()) {

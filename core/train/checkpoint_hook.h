@@ -64,6 +64,8 @@ class CheckpointHook : public TrainHook {
   Status AtStep(const TrainState& state) override;
   void AtEnd(const TrainState& state, const Status& outcome) override;
 
+  // Files that each checkpoint from now on has too.
+  void SetCompanions(checkpoint::Companions companions) { companions_ = std::move(companions); }
   // Saves now, whatever is due.
   void Save(const TrainState& state);
   // Saves now, waits until it is verified, and gives the folder. With a name it is `<name>-<epoch>_<step>.ckpt`, which
@@ -141,6 +143,7 @@ class CheckpointHook : public TrainHook {
   int64_t saved_step_ = -1;
   PlannedWork planned_;
   std::string last_path_;
+  checkpoint::Companions companions_;
 };
 
 }  // namespace mslua

@@ -7,30 +7,54 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "core/data/loader.h"
+#include "core/runtime/shaped_executable.h"
 #include "core/train/agreement.h"
 
 namespace mslua {
+
+Evaluator::Evaluator(Executable* executable, data::Loader* loader, Groups* groups, Store* store,
+                     std::vector<std::string> varying)
+    : executable_(executable),
+      loader_(loader),
+      groups_(groups),
+      store_(store),
+      varying_(std::move(varying)),
+      shaped_(ShapedOf(executable)) {}
 
 StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(Executable* executable, data::Loader* loader, Groups* groups,
                                                        Store* store, std::vector<std::string> varying) {
   std::unique_ptr<Evaluator> e(new Evaluator(executable, loader, groups, store, std::move(varying)));
   const Graph& graph = executable->graph();
   const std::vector<int32_t> inputs = graph.Inputs();
-  const auto& schema = loader->pipeline().schema();
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Node& n = graph.nodes[inputs[i]];
     const std::string& kind = n.attrs.Str("kind");
     if (kind == kScalar && n.attrs.Str("name") == "valid") e->valid_position_ = static_cast<int>(i);
-    if (kind != kData) continue;
-    const size_t column = e->column_positions_.size();
-    if (column >= schema.size() || schema[column].type != n.outputs[0]) {
-      return absl::InvalidArgumentError(absl::StrCat("column ", column + 1, " of the evaluation dataset is ",
-                                                     column < schema.size() ? ToString(schema[column].type) : "missing",
-                                                     ", the graph takes ", ToString(n.outputs[0])));
-    }
-    e->column_positions_.push_back(static_cast<int>(i));
+    if (kind == kData) e->column_positions_.push_back(static_cast<int>(i));
   }
+  const int64_t shapes = e->shaped_ == nullptr ? 1 : e->shaped_->shapes();
+  if (loader->pipeline().shapes() != shapes) {
+    return absl::InvalidArgumentError(absl::StrCat("batches of the evaluation dataset have ",
+                                                   loader->pipeline().shapes(), " shapes, the graph is for ", shapes));
+  }
+  for (int64_t s = 0; s < shapes; ++s) RETURN_IF_ERROR(e->CheckColumns(s));
   return e;
+}
+
+Status Evaluator::CheckColumns(int64_t shape) const {
+  const auto& schema = loader_->pipeline().schema(shape);
+  const Graph& graph = shaped_ == nullptr ? executable_->graph() : shaped_->plan(shape).graph();
+  const std::vector<int32_t> inputs = graph.Inputs();
+  for (size_t c = 0; c < column_positions_.size(); ++c) {
+    const int position = column_positions_[c];
+    const int own = shaped_ == nullptr ? position : shaped_->PositionIn(shape, position);
+    const TensorType& type = graph.nodes[inputs[own]].outputs[0];
+    if (c < schema.size() && schema[c].type == type) continue;
+    return absl::InvalidArgumentError(absl::StrCat("column ", c + 1, " of the evaluation dataset is ",
+                                                   c < schema.size() ? ToString(schema[c].type) : "missing",
+                                                   ", the graph takes ", ToString(type)));
+  }
+  return absl::OkStatus();
 }
 
 StatusOr<std::vector<MetricSums>> Evaluator::Run() {
@@ -98,6 +122,7 @@ Status Evaluator::RunBatches(const std::vector<int>& summed, std::vector<MetricS
   while (true) {
     ASSIGN_OR_RETURN(const bool more, loader_->Next(&batch));
     if (!more) break;
+    if (shaped_ != nullptr) shaped_->Select(batch.shape);
     for (size_t c = 0; c < column_positions_.size(); ++c)
       executable_->BindInputAt(column_positions_[c], batch.columns[c].data);
     if (valid_position_ >= 0) executable_->SetScalarAt(valid_position_, static_cast<double>(batch.valid));
@@ -105,6 +130,11 @@ Status Evaluator::RunBatches(const std::vector<int>& summed, std::vector<MetricS
     for (size_t i = 0; i < summed.size(); ++i) {
       const TensorView v = executable_->Output(summed[i]);
       std::vector<double>& all = (*sums)[i].sums;
+      if (v.type.elements() != static_cast<int64_t>(all.size())) {
+        return absl::InvalidArgumentError(absl::StrCat("metrics: ", (*sums)[i].name, " has ", v.type.elements(),
+                                                       " numbers for one shape of a batch and ", all.size(),
+                                                       " for another: expected as many for each"));
+      }
       for (size_t k = 0; k < all.size(); ++k) all[k] += LoadAsDouble(v.type.dtype, v.data, static_cast<int64_t>(k));
     }
     if (samples_kept_ != nullptr) {

@@ -12,6 +12,7 @@
 namespace mslua {
 
 class Groups;
+class ShapedExecutable;
 namespace data {
 class Loader;
 }
@@ -43,9 +44,10 @@ class Evaluator {
 
  private:
   Evaluator(Executable* executable, data::Loader* loader, Groups* groups, Store* store,
-            std::vector<std::string> varying)
-      : executable_(executable), loader_(loader), groups_(groups), store_(store), varying_(std::move(varying)) {}
+            std::vector<std::string> varying);
 
+  // Whether the columns of batches of that shape are what the graph takes.
+  Status CheckColumns(int64_t shape) const;
   StatusOr<std::vector<MetricSums>> RunAll();
   Status RunBatches(const std::vector<int>& summed, std::vector<MetricSums>* sums);
   TensorView OutputNamed(const char* name) const;
@@ -61,6 +63,7 @@ class Evaluator {
   int64_t samples_ = 0;
   std::unique_ptr<WorstSamples> samples_kept_;  // null: none are
   Json worst_;
+  ShapedExecutable* const shaped_;  // executable_, where batches have several shapes; else null
 };
 
 }  // namespace mslua

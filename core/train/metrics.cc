@@ -133,7 +133,7 @@ void MetricsHook::AddWork(const TrainState& state, std::vector<std::pair<std::st
   }
   numbers->emplace_back(kMemory, static_cast<double>(PeakMemory()));
   numbers->emplace_back(kTime, WallTime());
-  if (rows_ > 0) numbers->emplace_back(kSamples, static_cast<double>(rows_ * state.step));
+  if (rows_ > 0) numbers->emplace_back(kSamples, std::round(rows_ * static_cast<double>(state.step)));
   work_at_ = now;
   work_step_ = state.step;
 }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/data/loader.h"
+#include "core/runtime/shaped_executable.h"
 
 namespace mslua {
 namespace {
@@ -56,6 +57,7 @@ StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Executable* step, data::Loade
                                                    Console* console) {
   std::unique_ptr<Trainer> t(new Trainer);
   t->executable_ = step;
+  t->shaped_ = ShapedOf(step);
   t->loader_ = loader;
   t->console_ = console;
   t->options_ = options;
@@ -64,32 +66,43 @@ StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Executable* step, data::Loade
   if (graph.outputs.empty() || graph.TypeOf(graph.outputs[0].value).elements() != 1)
     return absl::InvalidArgumentError("the training graph's first output is not a scalar loss");
   const std::vector<int32_t> inputs = graph.Inputs();
-  std::vector<TensorType> data_types;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Node& n = graph.nodes[inputs[i]];
     const std::string &kind = n.attrs.Str("kind"), &name = n.attrs.Str("name");
     if (kind == kData) {
       t->column_positions_.push_back(static_cast<int>(i));
-      data_types.push_back(n.outputs[0]);
     } else if (kind == kScalar && name == "step") {
       t->step_position_ = static_cast<int>(i);
     } else if (kind == kScalar && name == kUpdates) {
       t->updates_position_ = static_cast<int>(i);
     }
   }
-  const auto& schema = loader->pipeline().schema();
-  if (schema.size() < data_types.size()) {
+  const data::Pipeline& pipeline = loader->pipeline();
+  const int64_t shapes = t->shaped_ == nullptr ? 1 : t->shaped_->shapes();
+  if (pipeline.shapes() != shapes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the dataset has ", schema.size(), " columns, the network and loss take ", data_types.size()));
+        absl::StrCat("batches of the dataset have ", pipeline.shapes(), " shapes, the step was made for ", shapes));
   }
-  for (size_t c = 0; c < data_types.size(); ++c) {
-    if (schema[c].type != data_types[c]) {
-      return absl::InvalidArgumentError(absl::StrCat("column '", schema[c].name, "' of the dataset is ",
-                                                     ToString(schema[c].type), ", the graph was made for ",
-                                                     ToString(data_types[c])));
+  for (int64_t s = 0; s < shapes; ++s) {
+    const auto& schema = pipeline.schema(s);
+    if (schema.size() < t->column_positions_.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the dataset has ", schema.size(), " columns, the network and loss take ", t->column_positions_.size()));
+    }
+    const Graph& of_shape = t->shaped_ == nullptr ? graph : t->shaped_->plan(s).graph();
+    const std::vector<int32_t> nodes = of_shape.Inputs();
+    for (size_t c = 0; c < t->column_positions_.size(); ++c) {
+      const int position = t->column_positions_[c];
+      const int own = t->shaped_ == nullptr ? position : t->shaped_->PositionIn(s, position);
+      const TensorType& type = of_shape.nodes[nodes[own]].outputs[0];
+      if (schema[c].type != type) {
+        return absl::InvalidArgumentError(absl::StrCat("column '", schema[c].name, "' of the dataset is ",
+                                                       ToString(schema[c].type), ", the graph was made for ",
+                                                       ToString(type)));
+      }
     }
   }
-  t->bound_.assign(data_types.size(), nullptr);
+  t->bound_.assign(t->column_positions_.size(), nullptr);
   for (const ScheduledScalar& s : t->scalars_) {
     RETURN_IF_ERROR(s.schedule.Check());
     const auto at = std::find(step->inputs().begin(), step->inputs().end(), s.input);
@@ -228,6 +241,7 @@ StatusOr<bool> Trainer::StepImpl() {
     bound_[c] = data;
     executable_->BindInputAt(column_positions_[c], data);
   }
+  if (shaped_ != nullptr) shaped_->Select(batch_->shape);
   RETURN_IF_ERROR(SetScalars());
   state_.whole = false;
   progress_.Enter(TrainProgress::Phase::kCompute);

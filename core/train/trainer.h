@@ -23,6 +23,8 @@ struct Batch;
 class Loader;
 }  // namespace data
 
+class ShapedExecutable;
+
 // Where training stands. Steps and epochs that are done; `step` is also the number (from 0) of the next step.
 struct TrainState {
   int64_t step = 0;           // over all epochs
@@ -103,9 +105,9 @@ inline constexpr char kRowsCounter[] = "data.rows";
 class Trainer {
  public:
   ~Trainer();
-  // `step` is the compiled training graph: data inputs fed from the loader's columns in order, scalar inputs "step"
-  // (number of the optimizer's step, from 0), kUpdates, and those of `scalars`; output 0 is the loss. Nothing is owned;
-  // all outlive the trainer.
+  // `step` is the compiled training graph, a ShapedExecutable where batches have several shapes: data inputs fed from
+  // the loader's columns in order, scalar inputs "step" (number of the optimizer's step, from 0), kUpdates, and those
+  // of `scalars`; output 0 is the loss. Nothing is owned; all outlive the trainer.
   static StatusOr<std::unique_ptr<Trainer>> Create(Executable* step, data::Loader* loader,
                                                    std::vector<ScheduledScalar> scalars, const TrainerOptions& options,
                                                    Console* console);
@@ -156,8 +158,8 @@ class Trainer {
   // Where training stands, for other threads.
   TrainProgress& progress() { return progress_; }
 
-  // The graph that the steps run. At a boundary it may be replaced by one with the same inputs, and the same outputs
-  // but for more behind them.
+  // The graph that the steps run. Where batches have one shape, it may be replaced at a boundary by one with the same
+  // inputs, and the same outputs but for more behind them.
   Executable* executable() const { return executable_; }
   void ReplaceExecutable(Executable* executable);
 
@@ -201,6 +203,7 @@ class Trainer {
   bool in_epoch_ = false;
   double seconds_ = 0;
   std::vector<std::string> interventions_;
+  ShapedExecutable* shaped_ = nullptr;  // executable_, where batches have several shapes
 };
 
 }  // namespace mslua

@@ -279,9 +279,14 @@ function M.SampleImages:on_train_epoch_end(context)
   })
 end
 
---- Puts the files of a tokenizer into the run folder, so that weights and tokenizer stay together. Not for users.
+--- Puts the files of a tokenizer into the run folder and into each checkpoint, so that weights and tokenizer stay
+--- together. Not for users.
 M.SaveTokenizer = Callback:extend "SaveTokenizer"
 function M.SaveTokenizer:init(tokenizer) self.tokenizer = tokenizer end
+function M.SaveTokenizer:add_to(spec)
+  spec.companions = self.tokenizer:contents()
+  Callback.add_to(self, spec)
+end
 function M.SaveTokenizer:on_train_begin(context)
   if context.folder and core.options.rank == 0 then self.tokenizer:save(context.folder) end
 end

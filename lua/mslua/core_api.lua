@@ -226,6 +226,13 @@ function core.build_train(spec) end
 ---@return Graph graph, string[] idle
 function core.build_steps(name, list) end
 
+---One graph of the same step, or evaluation, for batches of several shapes. Their parameters are the same, and so are
+---the parameters and states that they update.
+---@param graphs Graph[] of build_train, build_steps or build_eval, for shapes() of a dataset
+---@param shares number[] which part of the batches has that shape
+---@return Graph
+function core.of_shapes(graphs, shares) end
+
 ---@class OptimizerInfo
 ---@field kind string "adam"
 ---@field class string "Adam"
@@ -345,11 +352,13 @@ function core.decode_push(stream, id) end
 ---    iterator; both give a value a column
 ---  num_shards?: integer, shard_id?: integer, made_at?: string,  -- "recipe.lua:12", for errors
 ---  ops: ({kind: "map", transforms: table[], column?: string} | {kind: "shuffle", buffer_size: integer} |
----    {kind: "batch", size: integer, drop_remainder?: boolean} | {kind: "repeat"|"take"|"skip", count: integer} |
+---    {kind: "batch", size: integer, drop_remainder?: boolean, padding?: {name: string, shape: integer[],
+---    value: number}[], lengths?: Tensor, boundaries?: integer[], sizes?: integer[]} |
+---    {kind: "repeat"|"take"|"skip", count: integer} |
 ---    {kind: "code", file: string, arguments: string, inputs?: string[], outputs?: string[]} |
 ---    {kind: "weighted", weights: number[], count: integer, replacement: boolean} |
 ---    {kind: "mix", box: boolean, alpha: number, prob: number, image: string, label: string})[],
----  seed?: integer }
+---  seed?: integer, ragged?: boolean }  -- ragged: samples may differ in shape; row(i) reads them
 ---  transforms: {kind: "random_crop", height, width, left, top, right, bottom} {kind: "random_horizontal_flip", prob}
 ---  {kind: "resize"|"center_crop", height, width} {kind: "rescale", scale, shift} {kind: "normalize", mean = {..},
 ---  std = {..}}
@@ -370,7 +379,9 @@ function core.vision_transforms() end
 function core.set_feed(feeds, feed) end
 ---@class Dataset
 ---methods: size() -> batches (samples when not batched) an epoch, batch_size() -> integer|nil, full_batches() ->
----whether none has fewer rows, schema() -> {name, dtype, shape}[] of a batch, place(i) -> where the reader found
+---whether none has fewer rows, schema() -> {name, dtype, shape}[] of a batch, shapes() -> {columns = as schema() has
+---them, share = of the batches}[] of each shape that batches have, from the longest bucket on, row(i) -> the columns of
+---sample i, each in its own shape, where core.dataset got ragged = true, place(i) -> where the reader found
 ---sample i, "people.csv:3", class_names() -> string[]|nil, iterator(epochs?) -> function giving the
 ---columns as Tensors, nil at an end
 
@@ -509,6 +520,7 @@ core.version = ""
 ---  loss_every: integer|"epoch"|nil,         -- LossMonitor: print the loss line every n steps; nil: no LossMonitor
 ---  time_every?: integer,                    -- TimeMonitor: "epoch time: 12.3 ms, per step time: 1.2 ms" every n
 ---  epochs
+---  companions?: {name: string, content: string}[],  -- files that each checkpoint's folder has too
 ---  checkpoint?: {prefix: string, directory: string, steps: integer, seconds: integer, keep_max: integer,
 ---  keep_minutes: integer,
 ---    integrated: boolean, async: boolean, exception_save: boolean},

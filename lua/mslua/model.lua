@@ -48,9 +48,11 @@ function Model:init(...)
   self.history = several.share_history(self.steps)
 end
 
--- The columns of a batch; at least two where there is a loss.
-local function columns_of(self, dataset, what)
-  local columns, batched = dataset:open():schema(), dataset:open():batch_size()
+-- The shapes that batches have, as core.dataset's shapes() gives them; each with at least two columns where there is a
+-- loss.
+local function shapes_of(self, dataset, what)
+  local shapes, batched = dataset:open():shapes(), dataset:open():batch_size()
+  local columns = shapes[1].columns
   local key = { what == "eval" and "eval_dataset" or "dataset" }
   for _, column in ipairs(columns) do
     if not batched and #column.shape == 0 then
@@ -60,7 +62,22 @@ local function columns_of(self, dataset, what)
   if self.loss_fn and #columns < 2 then
     errors.fail_at(key, "%s: the dataset gives one column, '%s'; a loss needs data and label", what, columns[1].name)
   end
-  return columns
+  if #shapes > 1 and parallel_context.shard() then
+    errors.fail_at(key, "%s: bucket_batch_by_length goes with data_parallel ranks, not with parallel_mode = %q or "
+      .. "pipeline stages: use padded_batch", what, parallel_context.get_auto_parallel_context "parallel_mode")
+  end
+  return shapes
+end
+
+-- One graph of what `build` gives for the columns of each shape, and what else it gives for the first.
+local function of_shapes(shapes, build)
+  local graphs, shares, rest = {}, {}, {}
+  for i, shape in ipairs(shapes) do
+    local results = { build(shape.columns) }
+    graphs[i], shares[i] = results[1], shape.share
+    if i == 1 then rest = results end
+  end
+  return #shapes == 1 and graphs[1] or core.of_shapes(graphs, shares), unpack(rest, 2)
 end
 
 -- The results of what gives the loss, checked: `who` names it.
@@ -163,7 +180,7 @@ end
 ---@return table spec
 ---@package
 function Model:train_spec(a)
-  local columns = a.columns or columns_of(self, a.train_dataset, "train")
+  local shapes = a.columns and { { columns = a.columns, share = 1 } } or shapes_of(self, a.train_dataset, "train")
   local scale = not self.steps and loss_scale_of(self) or nil
   local full_names = self.network:_as_root()
   local parameters, names = self.network:get_parameters(), {}
@@ -174,11 +191,13 @@ function Model:train_spec(a)
   local clip
   if a.clip_norm then clip = { kind = "norm", value = a.clip_norm } end
   if a.clip_value then clip = { kind = "value", value = a.clip_value } end
-  local graph, idle, rates = build(self, {
-    inputs = columns, network = parameters, accumulate = micro_batches(self, a.accumulate_steps or 1, columns),
-    clip = clip, grad_norm = a.grad_norm or false, gradients = a.gradients or false, ema = a.ema,
-    loss_scale = scale ~= nil, amp = self.amp, aggregate = parallel_context.aggregation(),
-  }, self.network.class_name)
+  local graph, idle, rates = of_shapes(shapes, function(columns)
+    return build(self, {
+      inputs = columns, network = parameters, accumulate = micro_batches(self, a.accumulate_steps or 1, columns),
+      clip = clip, grad_norm = a.grad_norm or false, gradients = a.gradients or false, ema = a.ema,
+      loss_scale = scale ~= nil, amp = self.amp, aggregate = parallel_context.aggregation(),
+    }, self.network.class_name)
+  end)
   wrap.report_idle(idle)
   self.averages = a.ema and rates.history
   return {
@@ -326,10 +345,12 @@ function Model:eval_spec(dataset, of_training)
     if of_training then samples.outputs(self, add, rows, loss, output, columns[n]) end
     return unpack(sums)
   end
-  local graph = core.build_eval {
-    name = self.network.class_name .. ".eval", forward = forward, inputs = columns_of(self, dataset, "eval"),
-    outputs = names, amp = self.amp, shard = parallel_context.shard(), history = self.averages,
-  }
+  local graph = of_shapes(shapes_of(self, dataset, "eval"), function(columns)
+    return core.build_eval {
+      name = self.network.class_name .. ".eval", forward = forward, inputs = columns, outputs = names, amp = self.amp,
+      shard = parallel_context.shard(), history = self.averages,
+    }
+  end)
   return { graph = graph, dataset = dataset:open(), metrics = shown, matrices = matrices, labels = self.labels or {},
     samples = of_training and samples.form(dataset) or nil,
     finish = finishes and function(sums, samples)

@@ -139,12 +139,24 @@ local function numbers(base, columns, files)
   }
 end
 
+-- The padding of a batch, with the longest bucket's length for -1.
+local function padding_of(batch)
+  if not batch or not batch.boundaries then return batch and batch.padding end
+  local padding = {}
+  for i, column in ipairs(batch.padding) do
+    local shape = {}
+    for d, size in ipairs(column.shape) do shape[d] = size == -1 and batch.boundaries[#batch.boundaries] - 1 or size end
+    padding[i] = { name = column.name, shape = shape, value = column.value }
+  end
+  return padding
+end
+
 -- A dataset of all samples. `temporary`: files that have another name for the user.
 local function part(source, ops, batch, has_label, made_at, temporary)
   local all = opened(source, ops, made_at)
   local size = math.min(batch and batch.size or all:length(), all:length())
   if size == 0 then errors.fail("predict: the files have no sample") end
-  ops[#ops + 1] = { kind = "batch", size = size, drop_remainder = false, padding = batch and batch.padding }
+  ops[#ops + 1] = { kind = "batch", size = size, drop_remainder = false, padding = padding_of(batch) }
   local made = opened(source, ops, made_at)
   local columns = made:schema()
   return {

@@ -352,7 +352,7 @@ end
 
 -- The network to generate with, its tokens (nil: none known), and the ids that end a text.
 local function generating()
-  local flags = core.options
+  local flags, given = core.options, core.options.file
   local run = files.is_folder(flags.file) and not pretrained.is_folder(flags.file) and convert.config_of(flags.file)
   if run then  -- a run folder, or a checkpoint in one
     if not flags.ckpt_given then flags.ckpt = flags.file end
@@ -370,8 +370,8 @@ local function generating()
   local net = recipe:make_network()
   net:_as_root()
   load_weights(recipe, net)
-  local folder = run and run:match "^(.*)/"
-  local tokenizer
+  local folder, tokenizer = run and run:match "^(.*)/", nil
+  if run and text_source.has_tokenizer(given) then folder = given end  -- a checkpoint has its own
   if folder and text_source.has_tokenizer(folder) then
     tokenizer = (net.translation or not flags.ids) and text_source.of_folder(folder).tokenizer
   else

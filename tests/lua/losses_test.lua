@@ -117,6 +117,32 @@ check.case("KLDivLoss", function()
   check_gradient("KLDivLoss with a label of 0", function(a) return nn.KLDivLoss "batchmean"(a, f64(y)) end, { log_p })
 end)
 
+check.case("SpanLoss points at the first and the last token", function()
+  local logits = f64 { { { 1, 0 }, { 2, 0.5 }, { -1, 3 } }, { { 0, 0 }, { 1, 1 }, { 0.5, -2 } } }
+  local function cross(x, label)
+    local sum = 0
+    for _, v in ipairs(x) do sum = sum + math.exp(v) end
+    return math.log(sum) - x[label + 1]
+  end
+  local first = { cross({ 1, 2, -1 }, 1), cross({ 0, 1, 0.5 }, 0) }
+  local last = { cross({ 0, 0.5, 3 }, 2), cross({ 0, 1, -2 }, 2) }
+  local spans = ms.Tensor({ { 1, 2 }, { 0, 2 } }, ms.int32)
+  local wanted = { (first[1] + last[1]) / 2, (first[2] + last[2]) / 2 }
+  check_loss(function(r) return nn.SpanLoss(r) end, { logits, spans }, wanted)
+  check.near(values(nn.SpanLoss():rows(logits, spans)), wanted, 1e-12)
+  check_gradient("SpanLoss", function(x) return nn.SpanLoss()(x, spans) end, { logits })
+  -- Answers that were cut off do not count, each side by itself.
+  local cut = ms.Tensor({ { 1, 3 }, { -1, 2 } }, ms.int32)
+  check.near(nn.SpanLoss()(logits, cut):item(), (first[1] + last[2]) / 2, 1e-12)
+  check.near(nn.SpanLoss()(logits, ms.Tensor({ { 7, 3 }, { -1, -5 } }, ms.int32)):item(), 0, 0)
+  check.fails_here("expected logits [n, t, 2], got {2, 3}", function()
+    nn.SpanLoss()(f64 { { 1, 2, 3 }, { 1, 2, 3 } }, spans)
+  end)
+  check.fails_here("expected [2, 2], the first and the last token of each answer, got {2}", function()
+    nn.SpanLoss()(logits, ids)
+  end)
+end)
+
 check.case("CrossEntropyLoss with weights is NLLLoss of log_softmax", function()
   local logits, weight = f64 { { 1, 2, 0.5 }, { -1, 0.25, 2 } }, f64 { 2, 0.5, 1 }
   for _, r in ipairs { "mean", "sum", "none" } do

@@ -81,6 +81,11 @@ def translation():
     make_pairs("pairs")
     smoke("train", "transformer_en_de", "data_path=pairs", "--out", "translate")
     assert os.path.isfile("translate/tokenizer.json"), os.listdir("translate")
+    saved = ["translate/ckpt/" + name for name in os.listdir("translate/ckpt") if name.endswith(".ckpt")]
+    assert saved, os.listdir("translate/ckpt")
+    for name in saved:
+        with open(name + "/tokenizer.json") as f, open("translate/tokenizer.json") as g:
+            assert f.read() == g.read(), name
     smoke("verify", "transformer_en_de", "data_path=pairs", says="bleu above 40")
     said = smoke("generate", "transformer_en_de", "data_path=pairs", "--ckpt", "translate", "--prompt",
                  "a red dog sees a big car.")

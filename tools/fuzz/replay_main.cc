@@ -1,6 +1,9 @@
 // Runs a fuzz target (LLVMFuzzerTestOneInput) without libFuzzer: over the files named, then over damaged copies of
-// them. Which copies is fixed, so the outcome is. With libFuzzer: tools/fuzz/run.
+// them. Which copies is fixed by --seed=N, so the outcome is; --copies=N says how many. With libFuzzer: tools/fuzz/run.
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <random>
@@ -10,8 +13,6 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace {
-
-constexpr int kDamagedCopies = 4000;
 
 void Run(const std::string& text) {
   LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(text.data()), text.size());
@@ -48,11 +49,29 @@ std::string Damaged(std::string text, const std::vector<std::string>& seeds, std
   return text;
 }
 
+// Whether the argument is `name`, "--copies=", with a number, which is given then. Another text behind it ends the
+// process.
+bool TakeNumber(const char* argument, const char* name, uint32_t* number) {
+  const size_t length = std::strlen(name);
+  if (std::strncmp(argument, name, length) != 0) return false;
+  char* end = nullptr;
+  errno = 0;
+  const unsigned long long value = std::strtoull(argument + length, &end, 10);
+  if (argument[length] < '0' || argument[length] > '9' || *end != 0 || errno != 0 || value > UINT32_MAX) {
+    std::fprintf(stderr, "%s: expected a number below 2^32\n", argument);
+    std::exit(1);
+  }
+  *number = static_cast<uint32_t>(value);
+  return true;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   std::vector<std::string> seeds;
+  uint32_t copies = 4000, seed_of_copies = 1;
   for (int i = 1; i < argc; ++i) {
+    if (TakeNumber(argv[i], "--copies=", &copies) || TakeNumber(argv[i], "--seed=", &seed_of_copies)) continue;
     std::ifstream file(argv[i], std::ios::binary);
     if (!file) {
       std::fprintf(stderr, "cannot read %s\n", argv[i]);
@@ -65,8 +84,8 @@ int main(int argc, char** argv) {
     return 1;
   }
   for (const std::string& seed : seeds) Run(seed);
-  std::mt19937 random(1);
-  for (int i = 0; i < kDamagedCopies; ++i) Run(Damaged(seeds[i % seeds.size()], seeds, random));
-  std::printf("%zu files and %d damaged copies\n", seeds.size(), kDamagedCopies);
+  std::mt19937 random(seed_of_copies);
+  for (uint32_t i = 0; i < copies; ++i) Run(Damaged(seeds[i % seeds.size()], seeds, random));
+  std::printf("%zu files and %u damaged copies\n", seeds.size(), copies);
   return 0;
 }

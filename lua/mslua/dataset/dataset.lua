@@ -332,27 +332,74 @@ local bind_padded = args.signature("padded_batch", {
   { "pad_info", "table", required = true },
 })
 
+-- What pad_info says, by the names of columns. With `any`, -1 is a size too.
+local function padding_of(what, pad_info, any)
+  local padding = {}
+  for name, info in pairs(pad_info) do
+    local shape, value = nil, nil
+    if type(info) == "table" then shape, value = listed(info[1]), info[2] end
+    local good = type(name) == "string" and shape ~= nil and (value == nil or type(value) == "number")
+    for _, size in ipairs(shape or {}) do
+      good = good and type(size) == "number" and size % 1 == 0 and (size >= 1 or any and size == -1)
+    end
+    if not good then
+      errors.fail("%s: pad_info: expected { column = { {sizes}, value } }%s, got %s for %s", what,
+        any and ", with -1 for the longest length of a bucket" or "", errors.show(info), errors.show(name))
+    end
+    padding[#padding + 1] = { name = name, shape = shape, value = value or 0 }
+  end
+  table.sort(padding, function(x, y) return x.name < y.name end)
+  return padding
+end
+
 --- As batch, of columns whose samples differ in shape: `ds:padded_batch(32, true, { tokens = { { 128 }, 0 } })` gives
 --- each column that pad_info names the shape, and the value behind what a sample has. A larger sample is an error.
 --- Batches have one shape, so that each size is a number. Of a GeneratorDataset's columns those may differ in shape.
 function Dataset:padded_batch(...)
   check_self(self, "padded_batch(batch_size, drop_remainder, pad_info)")
   local a = bind_padded(...)
-  local padding = {}
-  for name, info in pairs(a.pad_info) do
-    local shape, value = nil, nil
-    if type(info) == "table" then shape, value = listed(info[1]), info[2] end
-    local good = type(name) == "string" and shape ~= nil and (value == nil or type(value) == "number")
-    for _, size in ipairs(shape or {}) do good = good and type(size) == "number" and size >= 1 and size % 1 == 0 end
-    if not good then
-      errors.fail("padded_batch: pad_info: expected { column = { {sizes}, value } }, got %s for %s", errors.show(info),
-        errors.show(name))
-    end
-    padding[#padding + 1] = { name = name, shape = shape, value = value or 0 }
-  end
+  local padding = padding_of("padded_batch", a.pad_info)
   if #padding == 0 then errors.fail "padded_batch: pad_info: expected at least one column, got none: call batch" end
-  table.sort(padding, function(x, y) return x.name < y.name end)
   return with(self, { kind = "batch", size = a.batch_size, drop_remainder = a.drop_remainder, padding = padding })
+end
+
+local bind_buckets = args.signature("bucket_batch_by_length", {
+  { "column_names", "string|strings", required = true },
+  { "bucket_boundaries", "integers", required = true },
+  { "bucket_batch_sizes", "integers", required = true },
+  { "element_length_function", "function",
+    doc = "gets a tensor of each of column_names and gives the length; default: the first size of the one column" },
+  { "pad_info", "table" },
+  { "pad_to_bucket_boundary", "boolean", true },
+  { "drop_remainder", "boolean", false },
+})
+
+--- Joins samples of similar length: `ds:bucket_batch_by_length { column_names = "tokens", bucket_boundaries = {17, 33},
+--- bucket_batch_sizes = {64, 32}, pad_info = { tokens = { {-1}, 0 } } }` gives batches of 64 samples shorter than 17,
+--- and of 32 that are shorter than 33. With one size more than there are boundaries the last bucket has the longer
+--- samples; without it they are an error. pad_info is as padded_batch's; -1 stands for the longest length of a bucket,
+--- its boundary - 1. Batches of a bucket have one shape, for which a training compiles one step: pad_to_bucket_boundary
+--- = false is an error. (MindSpore then pads to the longest sample of a batch.) The length of each sample is asked for
+--- once, when the dataset is opened. A batch comes when its bucket is full; smaller ones at the end of the epoch are
+--- kept unless drop_remainder. All ranks have the same bucket in a step.
+---@return mslua.Dataset
+function Dataset:bucket_batch_by_length(...)
+  local name = "bucket_batch_by_length"
+  check_self(self, name .. " {...}")
+  local a = bind_buckets(...)
+  local columns, largest = listed(a.column_names), 0
+  for _, size in ipairs(a.bucket_batch_sizes) do largest = math.max(largest, size) end
+  if #columns == 0 then errors.fail("%s: column_names: expected at least one column, got {}", name) end
+  if #columns > 1 and not a.element_length_function then
+    errors.fail("%s: column_names: %d columns need an element_length_function", name, #columns)
+  end
+  if not a.pad_to_bucket_boundary then
+    errors.fail("%s: pad_to_bucket_boundary = false: batches of a bucket have one shape here: leave it out, and give "
+      .. "-1 in pad_info for the longest length of the bucket", name)
+  end
+  return with(self, { kind = "batch", size = largest, drop_remainder = a.drop_remainder,
+    padding = padding_of(name, a.pad_info or {}, true), columns = columns, f = a.element_length_function,
+    boundaries = a.bucket_boundaries, sizes = a.bucket_batch_sizes, made_at = core.where() })
 end
 
 local function counted(name, kind, default)
@@ -397,7 +444,7 @@ function Dataset:get_dataset_size(...)
   return self:open():size()
 end
 
---- Samples in a batch; 1 when there is no batch.
+--- Samples in a batch, of bucket_batch_by_length in the largest; 1 when there is no batch.
 ---@return integer
 function Dataset:get_batch_size(...)
   check_self(self, "get_batch_size()")
@@ -412,23 +459,27 @@ end
 function Dataset:whole_batches(what)
   local opened = self:open()
   if not opened:batch_size() or opened:full_batches() then return self end
-  local whole = with(self)
+  local whole, buckets = with(self), false
   for i, op in ipairs(whole.spec.ops) do
     if op.kind == "batch" then
-      whole.spec.ops[i] = { kind = "batch", size = op.size, drop_remainder = true, padding = op.padding }
+      local copy = {}
+      for key, v in pairs(op) do copy[key] = v end
+      copy.drop_remainder, whole.spec.ops[i] = true, copy
+      buckets = op.boundaries ~= nil
     end
   end
   local found, size = pcall(whole.get_dataset_size, whole)
   if not found or size == 0 then
-    errors.at(rawget(self, "made_at"), error, ("%s: training takes whole batches, and the dataset has none of %d rows")
-      :format(what, opened:batch_size()), 0)
+    errors.at(rawget(self, "made_at"), error, ("%s: training takes whole batches, and the dataset has none%s")
+      :format(what, buckets and "" or (" of %d rows"):format(opened:batch_size())), 0)
   end
   local left = opened:size() - size
   if left > 0 then
     local verb, does = "have", "are"
     if left == 1 then verb, does = "has", "is" end
-    notice(("note: %s: %d of %d batches of an epoch %s fewer than %d rows and %s left out (drop_remainder = true)")
-      :format(what, left, opened:size(), verb, opened:batch_size(), does))
+    notice(("note: %s: %d of %d batches of an epoch %s fewer %s and %s left out (drop_remainder = true)")
+      :format(what, left, opened:size(), verb, buckets and "rows than full batches of their buckets"
+        or ("than %d rows"):format(opened:batch_size()), does))
   end
   return whole
 end

@@ -31,7 +31,7 @@ local function columns_only(name, spec)
       ops[#ops + 1] = op
     end
   end
-  local opened = core.dataset { source = spec.source, ops = ops }
+  local opened = core.dataset { source = spec.source, ops = ops, ragged = true }
   if not opened:length() then
     errors.fail("%s: the source is an iterator, which gives no sample by its number: give GeneratorDataset a length "
       .. "and function(i)", name)
@@ -105,7 +105,7 @@ local function called(spec, op)
   return {
     kind = "generator", length = base:length(), column_names = columns,
     source = function(i)
-      local values = { base:sample(i) }
+      local values = { base:row(i) }
       local results = pure("map", op, pick(values, inputs))
       for k = 1, math.max(#outputs, #results) do
         if results[k] == nil or k > #outputs then
@@ -125,7 +125,7 @@ local function filtered(spec, op)
   local base, samples = columns_only("filter", spec), {}
   local inputs = places("filter", names_of(base), op.inputs or names_of(base))
   for i = 1, base:length() do
-    local keeps = pure("filter", op, pick({ base:sample(i) }, inputs))[1]
+    local keeps = pure("filter", op, pick({ base:row(i) }, inputs))[1]
     if core.kind(keeps) == "Tensor" then keeps = keeps:item() end
     if type(keeps) ~= "boolean" then
       errors.fail("filter: sample %d: the function should give true or false, got %s", i, errors.show(keeps))
@@ -134,6 +134,36 @@ local function filtered(spec, op)
   end
   if #samples == 0 then errors.fail("filter: the function keeps none of the %d samples", base:length()) end
   return samples
+end
+
+-- The length of each sample of the source, as a tensor int32.
+local function lengths_of(spec, op)
+  local name, ops = "bucket_batch_by_length", {}
+  for _, earlier in ipairs(spec.ops) do
+    if of_columns[earlier.kind] or earlier.kind == "code" then ops[#ops + 1] = earlier end
+    if earlier.kind == "batch" then errors.fail("%s: the dataset is batched already", name) end
+  end
+  local base = core.dataset { source = spec.source, ops = ops, ragged = true }
+  if not base:length() then
+    errors.fail("%s: the source is an iterator, which gives no sample by its number: give GeneratorDataset a length "
+      .. "and function(i)", name)
+  end
+  local inputs, lengths = places(name, names_of(base), op.columns), {}
+  for i = 1, base:length() do
+    local length
+    if op.f then
+      length = pure(name, op, pick({ base:row(i) }, inputs))[1]
+      if core.kind(length) == "Tensor" then length = length:item() end
+    else
+      length = select(inputs[1], base:row(i)).shape[1]
+    end
+    if type(length) ~= "number" or length < 0 or length % 1 ~= 0 or length >= 2 ^ 31 then
+      errors.fail("%s: sample %d: expected a length, an integer of at least 0, got %s%s", name, i, errors.show(length),
+        op.f and "" or (": column '%s' is one number"):format(op.columns[1]))
+    end
+    lengths[i] = length
+  end
+  return core.tensor(lengths, "int32")
 end
 
 -- The samples that are left after filters and earlier splits.
@@ -266,6 +296,10 @@ function M.resolve(spec)
     elseif op.kind == "filter" or op.kind == "part" then
       op.made = op.made or (op.kind == "filter" and filtered or part_of)(result, op)
       table.insert(result.ops, { kind = "keep", samples = op.made })
+    elseif op.boundaries then
+      op.made = op.made or errors.at(op.made_at, lengths_of, result, op)
+      table.insert(result.ops, { kind = "batch", size = op.size, drop_remainder = op.drop_remainder,
+        padding = op.padding, lengths = op.made, boundaries = op.boundaries, sizes = op.sizes })
     else
       table.insert(result.ops, op)
     end

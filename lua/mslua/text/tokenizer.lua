@@ -132,22 +132,30 @@ function Tokenizer:chat(...)
   return ids, table.concat(text)
 end
 
+--- The tokenizer's files.
+---@return {name: string, content: string}[]
+---@package
+function Tokenizer:contents()
+  local list = {}
+  if self.json then list[1] = { name = "tokenizer.json", content = self.json } end
+  for _, path in ipairs(self.files) do
+    local from = assert(io.open(path, "rb"))
+    list[#list + 1] = { name = path:match "[^/]*$", content = from:read "*a" }
+    from:close()
+  end
+  return list
+end
+
 --- Copies the tokenizer's files into a folder, which must exist. (folder)
 function Tokenizer:save(folder)
   check(self, "tokenizer:save(folder)")
-  local function write(name, bytes)
+  for _, file in ipairs(self:contents()) do
+    local name = folder .. "/" .. file.name
     local to, problem = io.open(name, "wb")
     if not to then errors.fail("save: %s", problem) end
-    local written, why = to:write(bytes)
+    local written, why = to:write(file.content)
     local closed, late = to:close()
     if not written or not closed then errors.fail("save: %s: %s", name, why or late) end
-  end
-  if self.json then write(folder .. "/tokenizer.json", self.json) end
-  for _, path in ipairs(self.files) do
-    local from = assert(io.open(path, "rb"))
-    local bytes = from:read "*a"
-    from:close()
-    write(folder .. "/" .. path:match "[^/]*$", bytes)
   end
 end
 
