@@ -123,6 +123,34 @@ expect "a fault of no rank" 2 "there is no rank 1 of 1"
 
 run env MS_ENABLE_RECOVERY=1 "$mslua" train "$recipe"
 expect "MindSpore's variable" 4 "use mslua train --recover"
+# A starter that does not end when its ranks have died, as mpirun now and then, and leaves a process.
+rm -f killed
+cat > hangs.sh <<SH
+#!/bin/sh
+"$mslua" train alone.lua --out hangs
+[ \$? -lt 128 ] && exit 0
+trap "" TERM
+sleep 1000
+SH
+chmod +x hangs.sh
+run "$mslua" again -- ./hangs.sh
+expect "a starter that hangs" 0 "./hangs.sh continued for 30s after its ranks had died, and was ended"
+expect "a starter that hangs" 0 "the job starts again (1)"
+expect "a starter that hangs" 0 "resuming from memory at step"
+run grep -c "^epoch" hangs/rank_0.log
+expect "the log of a starter that hangs" 0 20
+# What it does when its ranks have ended in order is its own business.
+cat > late.sh <<SH
+#!/bin/sh
+"$mslua" train alone.lua --out late
+sleep 33
+exit 9
+SH
+chmod +x late.sh
+run "$mslua" again -- ./late.sh
+expect "a starter that does more" 9 ""
+refuse "a starter that does more" "was ended"
+
 run "$mslua" again -- no-such-program
 expect "no program" 4 "cannot start no-such-program"
 run "$mslua" again -- sh -c 'exit 3'
