@@ -4,7 +4,8 @@ local ms = require "mslua"
 local nn, ops = ms.nn, ms.ops
 local p = ms.params { epochs = 8, samples = 2048, batch = 16, parallel_optimizer = false, accumulate = 1,
   mode = "data_parallel", every = 20, evaluate = true, device_num = 0, dies = 0, refuses = 0, nap = 0,
-  stages = 1, layerwise = false, amp = "", scaled = false, patience = 0, generator = false }
+  stages = 1, layerwise = false, amp = "", scaled = false, patience = 0, generator = false,
+  async = false }
 
 local Net = nn.Cell:extend "Net"
 function Net:init()
@@ -83,5 +84,5 @@ return ms.recipe {
     early_stopping = p.patience > 0 and { monitor = "eval_top1", patience = p.patience } or nil,
   },
   parallel = parallel,
-  checkpoint = { save_checkpoint_steps = p.every, keep_checkpoint_max = 3 },
+  checkpoint = { save_checkpoint_steps = p.every, keep_checkpoint_max = 3, async_save = p.async },
 }

@@ -117,7 +117,7 @@ cat > best.lua <<'LUA'
 local ms = require "mslua"
 local nn = ms.nn
 local Net = nn.Cell:extend "Net"
-function Net:init() self.a, self.b = nn.Dense(2048, 2048), nn.Dense(2048, 1) end
+function Net:init() self.a, self.b = nn.Dense(2048, 16384), nn.Dense(16384, 1) end
 function Net:construct(x) return self.b(self.a(x)) end
 local Dies = ms.Callback:extend "Dies"
 function Dies:on_train_step_begin(run)
@@ -131,7 +131,8 @@ end
 return ms.recipe {
   name = "best", network = function() return Net() end, loss = nn.MSELoss(), callbacks = { Dies() },
   dataset = data, eval_dataset = data, eval = { metrics = { "loss" } },
-  optimizer = nn.SGD { learning_rate = 0 }, train = { epochs = 3 }, checkpoint = { save_checkpoint_steps = 100 },
+  optimizer = nn.SGD { learning_rate = 0 }, train = { epochs = 3 },
+  checkpoint = { save_checkpoint_steps = 100, async_save = true },
 }
 LUA
 run "$mslua" train best.lua --recover --out best
