@@ -15,7 +15,9 @@ struct AgainOptions {
 
 // The command's environment names a job (MSLUA_RECOVERY), whose ranks on this host resume from the images that they
 // have kept. It is run again when it ends by a signal, or with an exit code that may pass (RestartPolicy); mpirun's and
-// srun's for ranks that were killed are such. Signals are passed on, and end it. Gives the command's exit code.
+// srun's for ranks that were killed are such. A command that does not end though all its ranks on this host have, and
+// not all of them in order, is ended (kEndWithoutRanks). Signals are passed on, and end it. Gives the command's exit
+// code.
 // NotFound: there is no such program.
 StatusOr<int> RunAgain(const AgainOptions& options);
 

@@ -81,7 +81,7 @@ class Keeper {
     MonotonicTime alone_since = MonotonicNow();
     while (!over_) {
       std::vector<pollfd> entries;
-      for (const Fd& client : clients_) entries.push_back({client.get(), POLLIN, 0});
+      for (const Client& client : clients_) entries.push_back({client.socket.get(), POLLIN, 0});
       if (clients_.size() < kMostClients) entries.push_back({listener_.get(), POLLIN, 0});
       // Nobody comes back for nothing.
       if (clients_.empty() && served_ && images_.empty()) return;
@@ -91,21 +91,42 @@ class Keeper {
       poll(entries.data(), entries.size(), wait);
       const size_t before = clients_.size();
       for (size_t i = 0; i < before && !over_; ++i) {
-        if (entries[i].revents != 0 && !Answer(clients_[i])) clients_[i].Close();
+        if (entries[i].revents != 0 && !Answer(clients_[i])) Part(clients_[i]);
       }
       if (entries.size() > before && entries.back().revents != 0) {
         Fd client(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (client && IsOwn(client)) {
-          clients_.push_back(std::move(client));
+          clients_.emplace_back();
+          clients_.back().socket = std::move(client);
           served_ = true;
         }
       }
-      clients_.erase(std::remove_if(clients_.begin(), clients_.end(), [](const Fd& c) { return !c; }), clients_.end());
+      const auto gone = [](const Client& c) { return !c.socket; };
+      clients_.erase(std::remove_if(clients_.begin(), clients_.end(), gone), clients_.end());
       if (!clients_.empty()) alone_since = MonotonicNow();
     }
   }
 
  private:
+  struct Client {
+    Fd socket;
+    int64_t start = -1;  // of the job, which it is a rank of; -1: of none
+  };
+
+  // The client is no rank any more.
+  void Leave(Client& client, bool in_order) {
+    if (client.start < 0) return;
+    ImageKeeper::Ranks& ranks = ranks_[client.start];
+    --ranks.present;
+    if (!in_order) ++ranks.lost;
+    client.start = -1;
+  }
+
+  void Part(Client& client) {
+    Leave(client, /*in_order=*/false);
+    client.socket.Close();
+  }
+
   static bool IsOwn(const Fd& client) {
     ucred peer = {};
     socklen_t size = sizeof peer;
@@ -113,8 +134,10 @@ class Keeper {
   }
 
   // False: the client has gone, or says what is no request.
-  bool Answer(const Fd& client) {
+  bool Answer(Client& from) {
+    const Fd& client = from.socket;
     auto request = ReceivePacket(client, MonotonicNow());
+    int64_t start = 0;
     if (absl::IsDeadlineExceeded(request.status())) return true;
     if (!request.ok()) return false;
     absl::string_view name = request->bytes;
@@ -134,6 +157,17 @@ class Keeper {
       images_.erase(std::string(name));
     } else if (name == "end") {
       over_ = true;
+    } else if (absl::ConsumePrefix(&name, "rank ") && absl::SimpleAtoi(name, &start) && start >= 0) {
+      Leave(from, /*in_order=*/true);
+      from.start = start;
+      ++ranks_[start].came;
+      ++ranks_[start].present;
+    } else if (name == "ends") {
+      Leave(from, /*in_order=*/true);
+    } else if (absl::ConsumePrefix(&name, "ranks ") && absl::SimpleAtoi(name, &start)) {
+      const auto found = ranks_.find(start);
+      const ImageKeeper::Ranks ranks = found == ranks_.end() ? ImageKeeper::Ranks() : found->second;
+      return SendPacket(client, absl::StrCat(kDone, " ", ranks.came, " ", ranks.present, " ", ranks.lost), -1).ok();
     } else if (name != kHello) {
       return false;
     }
@@ -142,8 +176,9 @@ class Keeper {
 
   const Fd listener_;
   const absl::Duration keep_;
-  std::vector<Fd> clients_;
+  std::vector<Client> clients_;
   std::map<std::string, Fd> images_;
+  std::map<int64_t, ImageKeeper::Ranks> ranks_;  // by start
   bool over_ = false, served_ = false;
 };
 
@@ -227,6 +262,19 @@ StatusOr<std::vector<ImageKeeper::Kept>> ImageKeeper::List(const std::string& pr
 }
 Status ImageKeeper::Drop(const std::string& name) { return Ask(absl::StrCat("drop ", name)).status(); }
 Status ImageKeeper::End() { return Ask("end").status(); }
+
+Status ImageKeeper::BeRank(int64_t start) { return Ask(absl::StrCat("rank ", start)).status(); }
+Status ImageKeeper::EndInOrder() { return Ask("ends").status(); }
+
+StatusOr<ImageKeeper::Ranks> ImageKeeper::RanksOf(int64_t start) {
+  ASSIGN_OR_RETURN(const Packet answer, Ask(absl::StrCat("ranks ", start)));
+  const std::vector<std::string> words = absl::StrSplit(answer.bytes, ' ');
+  Ranks ranks;
+  if (words.size() != 4 || !absl::SimpleAtoi(words[1], &ranks.came) || !absl::SimpleAtoi(words[2], &ranks.present) ||
+      !absl::SimpleAtoi(words[3], &ranks.lost))
+    return absl::DataLossError(absl::StrCat("mslua keep answers '", PrintableMessage(answer.bytes), "'"));
+  return ranks;
+}
 
 int RunImageKeeper(const std::string& job, absl::Duration keep) {
   const auto serve = [&]() -> Status {

@@ -56,6 +56,16 @@ class ImageKeeper {
   // The job is over: nothing is kept any more.
   Status End();
 
+  // Says that this process is a rank of the job's start number `start` (from 0), until it says that it has ended in
+  // order, or its connection ends without that.
+  Status BeRank(int64_t start);
+  Status EndInOrder();
+  // The ranks of that start that have come, are there, and were lost without a word.
+  struct Ranks {
+    int64_t came = 0, present = 0, lost = 0;
+  };
+  StatusOr<Ranks> RanksOf(int64_t start);
+
  private:
   explicit ImageKeeper(Fd socket) : socket_(std::move(socket)) {}
   StatusOr<Packet> Ask(const std::string& request, int descriptor = -1);

@@ -151,6 +151,28 @@ TEST_F(Keeper, ItEndsSomeTimeAfterTheLastConnection) {
   EXPECT_TRUE(Eventually([this] { return !Running(); }));
 }
 
+TEST_F(Keeper, CountsTheRanksOfEachStart) {
+  auto watcher = *ImageKeeper::Connect("counts");
+  const auto is = [&](int64_t start, int64_t came, int64_t present, int64_t lost) {
+    return Eventually([&] {
+      const auto ranks = watcher->RanksOf(start);
+      return ranks.ok() && ranks->came == came && ranks->present == present && ranks->lost == lost;
+    });
+  };
+  EXPECT_TRUE(is(0, 0, 0, 0));
+  auto a = *ImageKeeper::Connect("counts"), b = *ImageKeeper::Connect("counts");
+  ASSERT_TRUE(a->BeRank(0).ok());
+  ASSERT_TRUE(b->BeRank(0).ok());
+  EXPECT_TRUE(is(0, 2, 2, 0));
+  ASSERT_TRUE(a->EndInOrder().ok());
+  a.reset();
+  EXPECT_TRUE(is(0, 2, 1, 0));
+  b.reset();
+  EXPECT_TRUE(is(0, 2, 0, 1));
+  EXPECT_TRUE(is(1, 0, 0, 0));
+  EXPECT_TRUE(watcher->End().ok());
+}
+
 }  // namespace
 }  // namespace mslua
 

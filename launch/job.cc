@@ -241,9 +241,16 @@ StatusOr<ImageKeeper*> Job::images() {
   if (identity_.recovery.empty() || identity_.recovery_disk) return nullptr;
   const std::lock_guard<std::mutex> lock(images_mutex_);
   if (images_ == nullptr) {
-    ASSIGN_OR_RETURN(images_, ImageKeeper::Connect(identity_.recovery));
+    ASSIGN_OR_RETURN(auto images, ImageKeeper::Connect(identity_.recovery));
+    RETURN_IF_ERROR(images->BeRank(identity_.restarts));
+    images_ = std::move(images);
   }
   return images_.get();
+}
+
+void Job::EndInOrder() {
+  const std::lock_guard<std::mutex> lock(images_mutex_);
+  if (images_ != nullptr) images_->EndInOrder().IgnoreError();  // or the job's images are gone, and their keeper
 }
 
 StatusOr<Endpoint> Job::StartScheduler(const std::string& meeting, const Endpoint& endpoint) {

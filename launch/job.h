@@ -98,6 +98,8 @@ class Job {
   // Where the images of this job's trainings are kept; null: the job does not start again, or from checkpoints alone.
   // Any thread.
   StatusOr<ImageKeeper*> images();
+  // Last thing in a rank: it ends by itself, whatever its exit code is.
+  void EndInOrder();
   // The newest turn that this rank, or before it is known which one it is, a rank of this host has committed. Any
   // thread.
   int64_t NewestTurn();

@@ -1,7 +1,6 @@
 #include "launch/stopped_ranks.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,7 +16,6 @@
 #include "core/base/input_file.h"
 #include "launch/this_host.h"
 #include "rendezvous/rendezvous.h"
-#include "rendezvous/socket.h"
 
 namespace mslua {
 namespace {
@@ -63,16 +61,6 @@ std::string Link(const std::string& path) {
   return n > 0 ? std::string(target, n) : "";
 }
 
-// Files of /proc do not say how long they are, and a process that ends makes reading them fail: empty then.
-std::string Read(const std::string& path) {
-  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  std::string text;
-  char bytes[4096];
-  ssize_t n = 0;
-  while (file && (n = read(file.get(), bytes, sizeof bytes)) > 0) text.append(bytes, static_cast<size_t>(n));
-  return n < 0 ? "" : text;
-}
-
 // "812 (name) T 1 ...": the name may hold anything.
 bool IsStopped(const std::string& stat) {
   const size_t name_end = stat.rfind(')');
@@ -93,9 +81,9 @@ std::vector<StoppedRank> FindStoppedRanks(const Environment& environment, const 
     pid_t pid = 0;
     if (!absl::SimpleAtoi(entry->d_name, &pid) || pid == getpid()) continue;
     if (stat(path.c_str(), &owner) != 0 || owner.st_uid != geteuid()) continue;
-    if (!IsStopped(Read(path + "/stat")) || Link(path + "/exe") != program) continue;
+    if (!IsStopped(ReadProcFile(path + "/stat")) || Link(path + "/exe") != program) continue;
     Environment theirs;
-    for (const absl::string_view variable : absl::StrSplit(Read(path + "/environ"), '\0')) {
+    for (const absl::string_view variable : absl::StrSplit(ReadProcFile(path + "/environ"), '\0')) {
       const std::pair<std::string, std::string> parts = absl::StrSplit(variable, absl::MaxSplits('=', 1));
       theirs.insert(parts);
     }

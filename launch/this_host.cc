@@ -1,5 +1,6 @@
 #include "launch/this_host.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -118,6 +119,17 @@ Status CheckOpenFiles(const HostLimits& limits) {
   return absl::ResourceExhaustedError(absl::StrCat("a process may have ", limits.open_files,
                                                    " open files (ulimit -n), and mslua needs ", kFilesOfProcess,
                                                    ": raise the limit"));
+}
+
+std::string ReadProcFile(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return "";
+  std::string text;
+  char bytes[4096];
+  ssize_t n = 0;
+  while ((n = read(file, bytes, sizeof bytes)) > 0) text.append(bytes, static_cast<size_t>(n));
+  close(file);
+  return n < 0 ? "" : text;
 }
 
 std::string ProgramFile() { return LinkTarget("/proc/self/exe"); }

@@ -40,6 +40,10 @@ Status CheckOpenFiles(const HostLimits& limits);
 // The file of the program that runs.
 std::string ProgramFile();
 
+// The text of a file of /proc, whose length is not known before: empty where it cannot be read, as of a process that
+// ends.
+std::string ReadProcFile(const std::string& path);
+
 // The environment of this process.
 Environment OwnEnvironment();
 

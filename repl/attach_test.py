@@ -243,6 +243,43 @@ def test_recovery():
     job.kill()
 
 
+def test_changes_are_kept():
+    """A change that was answered is there after a recovery and after --resume, also one for a later step."""
+    job = Job("kept", "steps=1000000", "nap=0.002", "--recover")
+    comes(lambda: step_now() > 3)
+    text, code = attach(".pause", ".set lr=0.5", ".set lr=0.25 at 900000", ".set lr=schedule at 950000")
+    check("a rate for a later step", code == 0 and "scheduled at step 900000: lr -> 0.25" in text, text)
+    with open("/proc/%d/task/%d/children" % (job.process.pid, job.process.pid), encoding="ascii") as f:
+        os.kill(int(f.read().split()[0]), signal.SIGKILL)
+    check("the job starts again", comes(lambda: "job epoch 2" in run("ps").stdout and attach(rw=False)[1] == 0))
+    check("it continues", comes(lambda: step_now() > 3))
+    begin = step_now()
+    check("it makes steps", comes(lambda: step_now() > begin))
+    text, code = attach(".watches", ".set lr=0.125 at %d" % (step_now() + 100000000), ".set lr=1")
+    check("later changes are kept", "waits: .set lr=0.25 at 900000\nwaits: .set lr=schedule at 950000" in text, text)
+    check("what was changed is kept", code == 0 and "lr 0.5 -> 1" in text, text)
+    check("stop", run("stop").returncode == 0)
+    job.end()
+    job = Job("kept", "steps=1000000", "nap=0.002", "--resume")
+    comes(lambda: step_now() > 3)
+    text, code = attach(".watches", ".set lr=2")
+    check("a run that resumes keeps what was scheduled", "waits: .set lr=0.25 at 900000" in text, text)
+    check("and what was changed", code == 0 and "lr 1 -> 2" in text, text)
+    job.kill()
+
+
+def test_a_change_at_its_step():
+    """A rate that is set for a step has effect in the step after it."""
+    job = Job("at", "steps=1000000", "nap=0.002")
+    comes(lambda: step_now() > 3)
+    text, _ = attach(".pause", ".status")
+    at = int(re.search(r"paused at step (\d+)", text).group(1)) + 3
+    text, code = attach(".set lr=0.5 at %d" % at, ".step 4", ".set lr=0.01", ".set lr=0.25 at %d" % (at + 4), ".step 3",
+                        ".set lr=0.125", ".resume")
+    check("the rate of each step", code == 0 and re.findall(r"lr (\S+) -> 0\.[01]", text) == ["0.5", "0.01"], text)
+    job.kill()
+
+
 def test_another_user():
     """Who is not the job's user is cut off before a word, also where modes would let him in."""
     if os.geteuid() != 0:
@@ -275,4 +312,5 @@ def test_another_user():
 
 
 sys.exit(main([test_commands, test_the_end, test_equal_bits, test_lease, test_transcript, test_diagnosis,
-               test_lua_at_the_rank, test_intruders, test_recovery, test_another_user]))
+               test_lua_at_the_rank, test_intruders, test_recovery, test_changes_are_kept, test_a_change_at_its_step,
+               test_another_user]))

@@ -137,12 +137,18 @@ Status KeptTraining::Keep(TurnRecord fixed, const Keeping& keeping) {
   fixed.generation = generation_;
   if (adopt) fixed.birth = record_.birth;
   fixed.tensors = TensorsOf(entries, keeping);
-  turns_ = std::make_unique<Turns>(std::move(fixed), &store, keeping.trainer, keeping.console, keeping.health,
-                                   keeping.notice);
-  keeping.trainer->KeepTurns([this] { return turns_->Prepare(); },
-                             [this] { turns_->Commit(together_ == nullptr ? turns_->pace() : agreed_pace_); });
+  turns_ = std::make_unique<Turns>(std::move(fixed), &store, keeping.progress, keeping.health, keeping.notice);
+  keeping.progress->trainer->KeepTurns([this] { return turns_->Prepare(); }, [this] { Commit(); });
   if (!adopt) return Begin(*keeper, image);
   turns_->StartAt(store.image()->committed());
+  return absl::OkStatus();
+}
+
+Status KeptTraining::KeepNow() {
+  if (turns_ == nullptr) return absl::OkStatus();
+  RETURN_IF_ERROR(turns_->PrepareNow());
+  if (together_ != nullptr) RETURN_IF_ERROR(LargestOfRanks(*together_, 0, "what a command has changed").status());
+  Commit();
   return absl::OkStatus();
 }
 

@@ -9,8 +9,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "core/image/image.h"
 #include "core/runtime/store.h"
-#include "core/train/console.h"
-#include "core/train/trainer.h"
+#include "core/train/progress.h"
 #include "core/train/turns.h"
 #include "launch/image_keeper.h"
 #include "launch/job.h"
@@ -45,14 +44,16 @@ class KeptTraining {
     absl::flat_hash_set<std::string> updated;  // names of the tensors that the step updates
     TensorNames names;                         // of the store's tensors in checkpoints, and how they lie in them
     TensorParts parts;
-    Trainer* trainer = nullptr;
-    Console* console = nullptr;
+    Progress* progress = nullptr;
     RecordHealth* health = nullptr;
     std::function<void(const std::string&)> notice;
   };
   // Moves the store into the image: into a new one, or with the values of the turn that was found. `fixed` is what all
   // records have. From then on the trainer keeps its turns. What is named outlives this object.
   Status Keep(TurnRecord fixed, const Keeping& keeping);
+
+  // Keeps what has changed between two steps, at once. The ranks that train together call it there.
+  Status KeepNow();
 
   // How many turns this rank wants to make before the next is kept; what all agree on is to be told.
   int64_t pace() const { return turns_ == nullptr ? 1 : turns_->pace(); }
@@ -61,6 +62,7 @@ class KeptTraining {
  private:
   // Whether the job's ranks train each by itself.
   bool apart() const { return together_ == nullptr && job_->size() > 1; }
+  void Commit() { turns_->Commit(together_ == nullptr ? turns_->pace() : agreed_pace_); }
   StatusOr<int64_t> NewestTurn(const Image* image, const std::string& identity) const;
   // This rank's image of the newest generation; null: there is none.
   StatusOr<std::shared_ptr<Image>> OwnImage(ImageKeeper& keeper);

@@ -281,8 +281,9 @@ Status Resuming::KeepTurns(const std::string& plan, const std::string& lineage, 
   fixed.lineage = lineage;
   RETURN_IF_ERROR(kept_->Keep(std::move(fixed), keeping));
   if (!kept_->found()) return absl::OkStatus();
-  RETURN_IF_ERROR(keeping.trainer->Restore(state_, kept_->record().counters));
-  for (const std::string& intervention : kept_->record().interventions) keeping.trainer->AddIntervention(intervention);
+  Trainer& trainer = *keeping.progress->trainer;
+  RETURN_IF_ERROR(trainer.Restore(state_, kept_->record().counters));
+  for (const std::string& intervention : kept_->record().interventions) trainer.AddIntervention(intervention);
   if (!spec_.first()) return absl::OkStatus();
   again_ = kept_->steps_again();
   absl::FPrintF(stderr, "mslua: resuming from memory at step %d (%d %s computed again)\n", state_.step, again_,

@@ -20,7 +20,6 @@
 #include "core/runtime/shaped_executable.h"
 #include "core/step/prints.h"
 #include "core/train/agreement.h"
-#include "core/train/early_stopping_hook.h"
 #include "core/train/epoch_hook.h"
 #include "core/train/status_line.h"
 #include "core/train/step_losses_hook.h"
@@ -460,6 +459,8 @@ Status Training::AddCheckpoints() {
   options.recipe_hash = spec_.recipe_hash;
   options.graph_hash = absl::StrFormat("%016x", Fingerprint(spec_.graph->graph));
   options.keep_best = eval_hook_ != nullptr;
+  // A process that starts again knows the best evaluation from memory, and saves it no more.
+  options.wait_for_best = rank_.job != nullptr && !rank_.job->identity().recovery.empty();
   ASSIGN_OR_RETURN(
       auto hook,
       WithExitCode(CheckpointHook::Create(options, &rank_.state->store, trainer_.get(), PrintNote), kExitStorage));
@@ -477,9 +478,9 @@ Monitor Training::MonitorOf(const TrainingSpec::Watch& watch, const char* owner,
 // They decide by rank 0's values, which a checkpoint remembers.
 void Training::AddWatchers() {
   if (spec_.early_stopping && first()) {  // the others stop when it does
-    Add(std::make_unique<EarlyStoppingHook>(&progress(),
-                                            MonitorOf(*spec_.early_stopping, "EarlyStopping", EarlyStoppingHook::kKey),
-                                            spec_.early_stopping->patience));
+    early_stopping_ = Add(std::make_unique<EarlyStoppingHook>(
+        &progress(), MonitorOf(*spec_.early_stopping, "EarlyStopping", EarlyStoppingHook::kKey),
+        spec_.early_stopping->patience));
   }
   if (!spec_.plateau) return;
   PlateauHook::Share share;  // the rate is one number on all ranks
@@ -503,12 +504,13 @@ Status Training::KeepTurns() {
   }
   keeping.names = names_;
   keeping.parts = parts_;
-  keeping.trainer = trainer_.get();
-  keeping.console = console_.get();
+  keeping.progress = &progress();
   keeping.health = &health_;
   keeping.notice = PrintNote;
   const std::string lineage = checkpoint_hook_ == nullptr ? "" : checkpoint_hook_->lineage().run;
-  return resuming_.KeepTurns(PlanText(decisions_), lineage, keeping);
+  RETURN_IF_ERROR(resuming_.KeepTurns(PlanText(decisions_), lineage, keeping));
+  if (resuming_.kept().record().stopped) progress().Stop();
+  return absl::OkStatus();
 }
 
 // MSLUA_FAULT
@@ -549,6 +551,10 @@ void Training::PrintPlan() const {
 // Says so where the checkpoint is of the end of training.
 void Training::NoteNothingLeft() const {
   const TrainState& s = trainer_->state();
+  if (early_stopping_ != nullptr && early_stopping_->ended()) {
+    return PrintNote(absl::StrCat("nothing is left to train: the checkpoint is of step ", s.step,
+                                  ", where early stopping ended the training; a larger patience continues it"));
+  }
   const bool steps = spec_.options.max_steps > 0 && s.step >= spec_.options.max_steps;
   // A checkpoint of an epoch's last step is of before its end.
   const int64_t epochs = s.epoch + s.step_in_epoch / progress().steps_per_epoch;
@@ -577,6 +583,7 @@ endpoint::TrainingView Training::View() {
     if (!line.empty()) console_->Line(line);
     console_->Flush();
   };
+  view.keep = [this] { return resuming_.kept().KeepNow(); };
   if (checkpoint_hook_ != nullptr) {
     view.save = [this](const std::string& name) { return checkpoint_hook_->SaveNow(trainer_->state(), name); };
     view.skip_last_save = [this] { checkpoint_hook_->SkipLast(); };

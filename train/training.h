@@ -8,6 +8,7 @@
 
 #include "attach/server/endpoint.h"
 #include "core/step/plan_decisions.h"
+#include "core/train/early_stopping_hook.h"
 #include "core/train/evaluator.h"
 #include "core/train/loss_scale_hook.h"
 #include "core/train/monitor.h"
@@ -101,6 +102,7 @@ class Training {
   std::vector<std::unique_ptr<TrainHook>> hooks_;
   CheckpointHook* checkpoint_hook_ = nullptr;
   EvalHook* eval_hook_ = nullptr;
+  EarlyStoppingHook* early_stopping_ = nullptr;
   PlateauHook* plateau_ = nullptr;
   UserHook* user_hook_ = nullptr;
   std::unique_ptr<endpoint::Endpoint> endpoint_;  // null: nobody can attach

@@ -197,6 +197,49 @@ TEST_F(TrainingTest, ResumesBitForBit) {
   EXPECT_EQ(second.Weights(), whole.Weights());
 }
 
+// Nothing ever improves by more than 1000: the epochs after the first one count.
+void StopEarly(OneRank* rank, int64_t patience) {
+  rank->spec().options.epochs = 10;
+  rank->spec().early_stopping = {"eval_loss", "min", 1000, patience};
+}
+
+TEST_F(TrainingTest, WhatEarlyStoppingHasEndedIsNotContinued) {
+  {
+    OneRank first(0, 1, nullptr, At("early"));
+    StopEarly(&first, 1);
+    ASSERT_EQ(first.Train().status(), absl::OkStatus());
+    ASSERT_EQ(Text(At("early/outcome.json")), "{\"state\":\"done\",\"step\":12}\n");
+  }
+  const auto resume = [this](int64_t patience) {
+    OneRank next(0, 1, nullptr, At("early"));
+    StopEarly(&next, patience);
+    next.flags().resume = "last";
+    EXPECT_EQ(next.Train().status(), absl::OkStatus());
+    return Text(At("early/outcome.json"));
+  };
+  EXPECT_EQ(resume(1), "{\"state\":\"done\",\"step\":12}\n");
+  EXPECT_EQ(resume(2), "{\"state\":\"done\",\"step\":16}\n");
+  EXPECT_EQ(resume(2), "{\"state\":\"done\",\"step\":16}\n");
+}
+
+TEST_F(TrainingTest, RanksThatEarlyStoppingHasEndedMakeNoStep) {
+  constexpr int kRanks = 2;
+  for (int run = 0; run < 2; ++run) {
+    auto world = MakeInprocWorld(kRanks);
+    std::vector<std::thread> threads;
+    for (int r = 0; r < kRanks; ++r) {
+      threads.emplace_back([&, r] {
+        OneRank one(r, kRanks, std::make_shared<Groups>(std::move(world[static_cast<size_t>(r)])), At("ended"));
+        StopEarly(&one, 1);
+        if (run > 0) one.flags().resume = "last";
+        EXPECT_EQ(one.Train().status(), absl::OkStatus());
+      });
+    }
+    for (std::thread& t : threads) t.join();
+    EXPECT_EQ(Text(At("ended/outcome.json")), "{\"state\":\"done\",\"step\":6}\n");
+  }
+}
+
 TEST_F(TrainingTest, RemovesTheFolderOfARunWithoutAStep) {
   OneRank one(0, 1, nullptr, At("bad"));
   one.flags().resume = At("nowhere");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <ctime>
 
 #include "absl/strings/str_cat.h"
@@ -22,6 +23,15 @@ Boundary::Boundary(const TrainingView& view, Outlet outlet)
 }
 
 Boundary::~Boundary() = default;
+
+void Boundary::TakeUp() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const Trainer::LaterOverride& later : view_.trainer->later_overrides()) {
+    const std::string value = std::isnan(later.value) ? "schedule" : absl::StrCat(later.value);
+    steering_.Schedule({later.at, 0, absl::StrCat(".set ", later.input, "=", value, " at ", later.at)});
+  }
+  if (steering_.Busy()) view_.trainer->RequestBoundary();
+}
 
 Ack Boundary::Propose(Request request, int64_t step) {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -66,6 +76,7 @@ std::string Boundary::Watches() const {
   for (size_t i = 1; i <= steering_.breaks().size(); ++i)
     absl::StrAppend(&text, "break ", steering_.breaks().text(static_cast<int32_t>(i)), "\n");
   for (const Waiting& w : waiting_) absl::StrAppend(&text, "waits: ", w.request.command.text, "\n");
+  for (const Steering::Scheduled& s : steering_.scheduled()) absl::StrAppend(&text, "waits: ", s.text, "\n");
   return text.empty() ? "nothing is watched\n" : text;
 }
 
@@ -107,6 +118,7 @@ Status Boundary::AtBoundary(const TrainState& state) {
       steering_.Pause();
     }
     steering_.profiling().AddStep(state);
+    steering_.TellScheduled(state.step);
     if (steering_.PauseIsDue(state.step)) steering_.Pause();
   }
   RunDue(state, lock);
@@ -170,8 +182,8 @@ void Boundary::Wait(const TrainState& state, Lock& lock) {
 
 bool Boundary::Due(const Waiting& w, const TrainState& state) const {
   if (w.verdict == Waiting::Verdict::kDropped) return true;
-  // All ranks pause after the same step: what is agreed on and is not to be done later can be done now.
-  if (steering_.paused() && w.verdict == Waiting::Verdict::kAgreed && w.request.command.at <= state.step) return true;
+  // All ranks pause after the same step: what is agreed on can be done now.
+  if (steering_.paused() && w.verdict == Waiting::Verdict::kAgreed) return true;
   return w.step <= state.step;
 }
 
@@ -205,8 +217,14 @@ void Boundary::RunDue(const TrainState& state, Lock& lock) {
 
 void Boundary::Carry(const Request& request, const TrainState& state) {
   bool later = false;
-  const StatusOr<Answer> answer = request.command.def->between_steps(steering_, request, state, &later);
-  if (answer.ok() && request.command.def->writes) Record(request, state.step);
+  const CommandDef& def = *request.command.def;
+  StatusOr<Answer> answer = def.between_steps(steering_, request, state, &later);
+  if (answer.ok() && def.writes) Record(request, state.step);
+  // A step whose loss is NaN is not kept.
+  if (answer.ok() && def.kept && view_.keep && !steering_.bad_loss()) {
+    const Status kept = view_.keep();
+    if (!kept.ok()) answer = kept;
+  }
   if (!answer.ok() || !later) outlet_.answer(request, answer);
 }
 

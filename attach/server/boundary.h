@@ -33,6 +33,9 @@ class Boundary : public BoundaryListener {
   Boundary(const Boundary&) = delete;
   Boundary& operator=(const Boundary&) = delete;
 
+  // On the training thread, before its first step: says when what the trainer was asked for in an earlier process, or
+  // run, is done.
+  void TakeUp();
   // Any thread: queues a command that is no snapshot, to be carried out after `step` steps, or moves one that is queued
   // and undecided. Accepted while training has not done so many.
   Ack Propose(Request request, int64_t step);

@@ -55,6 +55,8 @@ struct CommandDef {
   bool names_rank = false;  // its text says which rank speaks
   // Changes the training, so that only the holder of the writer lock may give it.
   bool writes = false;
+  // What it changes is kept, where the job starts again, before it is answered.
+  bool kept = false;
   bool takes_step = false;       // "at STEP" may follow: after so many steps
   bool until_leave = false;      // leaves something behind until its client has gone
   const char* named_with = " ";  // what stands between name and value of a named argument of ms.run
@@ -72,7 +74,7 @@ struct Command {
   const CommandDef* def = nullptr;
   std::vector<std::string> args;
   std::string text;  // as it was typed
-  int64_t at = -1;   // ".set lr=0.1 at 460": the number of steps done before it is applied; -1: as soon as possible
+  int64_t at = -1;   // ".set lr=0.1 at 460": the number of steps done before it has effect; -1: as soon as possible
 };
 
 struct Request {

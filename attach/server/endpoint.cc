@@ -74,6 +74,7 @@ StatusOr<std::unique_ptr<Endpoint>> Endpoint::Open(TrainingView view, const Job&
 
 void Endpoint::Serve() {
   server_->Serve();
+  agent_->boundary().TakeUp();
   view_.trainer->SetBoundaryListener(&agent_->boundary());
 }
 

@@ -7,7 +7,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "attach/server/combine.h"
@@ -161,7 +160,7 @@ void Hub::ProposeNext() {
   propose_again_ = MonotonicTime::InfiniteFuture();
   if (to_agree_.empty()) return;
   Task& task = tasks_[to_agree_.front()];
-  task.step = std::max(task.command.at, view_.trainer->progress().step.load() + task.margin);
+  task.step = view_.trainer->progress().step.load() + task.margin;
   if (!gone_.empty()) return GiveUp(task, kEnded);
   Propose(task);
 }
@@ -202,16 +201,11 @@ void Hub::OnAck(int from, const RankMessage& message) {
   if (!accepted) {
     // Steps are made faster than messages travel.
     task.margin = std::min(task.margin * 4, kMostMargin);
-    task.step = std::max(task.command.at, furthest + task.margin);
+    task.step = furthest + task.margin;
     return Propose(task);
   }
   task.agreed = true;
   for (int r = 0; r < view_.ranks; ++r) outlet_.tell(r, {{"op", "decide"}, {"seq", absl::StrCat(seq)}});
-  if (task.command.at > view_.trainer->progress().step.load() && !task.id.empty()) {
-    const std::string on = view_.ranks == 1 ? "" : absl::StrFormat(" on %d/%d ranks", view_.ranks, view_.ranks);
-    Reply(task, Answer{absl::StrCat("scheduled at step ", task.step, on, ": ", task.command.text), ""});
-    task.told = true;
-  }
   to_agree_.pop_front();
   ProposeNext();
 }
@@ -249,7 +243,6 @@ void Hub::Reply(const Task& task, const StatusOr<Answer>& answer) {
   const bool object = answer.ok() && (task.json || IsLua(task.client)) && !answer->json.empty();
   const std::string text = !answer.ok() ? std::string(answer.status().message()) : object ? answer->json : answer->text;
   if (task.forget || task.client == 0) return;
-  if (task.told) return outlet_.event(task.client, text);
   if (IsLua(task.client))
     return outlet_.tell(RankOfLua(task.client), {{"op", "lua"}, {answer.ok() ? "text" : "error", text}});
   outlet_.reply(task.client, task.id, answer.ok() ? StatusOr<std::string>(text) : answer.status());

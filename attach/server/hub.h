@@ -63,7 +63,7 @@ class Hub {
   struct Task {
     uint64_t seq = 0, client = 0;
     std::string id;  // empty: nobody waits for the answer
-    bool json = false, lua = false, forget = false, told = false;
+    bool json = false, lua = false, forget = false;
     int pid = 0;
     std::string line;  // without "@ranks"
     Command command;   // unless Lua or forget

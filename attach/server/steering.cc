@@ -1,5 +1,7 @@
 #include "attach/server/steering.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -22,12 +24,23 @@ void Steering::AnswerPause(int64_t step) {
   on_pause_.clear();
 }
 
+// The trainer makes the change by itself.
+void Steering::TellScheduled(int64_t step) {
+  for (const Scheduled& s : scheduled_) {
+    if (s.step <= step && view_.rank == 0) outlet_.event(s.client, absl::StrCat("done at step ", step, ": ", s.text));
+  }
+  const auto due = [step](const Scheduled& s) { return s.step <= step; };
+  scheduled_.erase(std::remove_if(scheduled_.begin(), scheduled_.end(), due), scheduled_.end());
+}
+
 void Steering::Forget(uint64_t client) {
   watches_.Forget(client);
   breaks_.Forget(client);
 }
 
-bool Steering::Busy() const { return !watches_.empty() || breaks_.size() > 0 || pause_at_ >= 0 || profiling_.active(); }
+bool Steering::Busy() const {
+  return !watches_.empty() || breaks_.size() > 0 || pause_at_ >= 0 || profiling_.active() || !scheduled_.empty();
+}
 
 void Steering::Close(std::vector<Request>* unanswered) {
   unanswered->insert(unanswered->end(), on_pause_.begin(), on_pause_.end());

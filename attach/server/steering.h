@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "attach/server/breaks.h"
@@ -35,6 +37,15 @@ class Steering {
   // Ends the pause, before anybody is told so: who then asks is not to hear of one.
   void Continue();
 
+  // A change that is to come, of which the client (0: all) is told then.
+  struct Scheduled {
+    int64_t step = 0;
+    uint64_t client = 0;
+    std::string text;
+  };
+  void Schedule(Scheduled change) { scheduled_.push_back(std::move(change)); }
+  const std::vector<Scheduled>& scheduled() const { return scheduled_; }
+
   // Whether it is paused in a step whose loss is NaN.
   bool bad_loss() const { return bad_loss_; }
 
@@ -46,6 +57,7 @@ class Steering {
   // Whether a pause is due after so many steps.
   bool PauseIsDue(int64_t step) const { return pause_at_ >= 0 && step >= pause_at_; }
   void AnswerPause(int64_t step);
+  void TellScheduled(int64_t step);
   bool Busy() const;
   void Close(std::vector<Request>* unanswered);
 
@@ -57,6 +69,7 @@ class Steering {
   bool paused_ = false, bad_loss_ = false;
   int64_t pause_at_ = -1;          // steps done; -1: nobody asked for it
   std::vector<Request> on_pause_;  // to be answered then
+  std::vector<Scheduled> scheduled_;
 };
 
 // The answer of a command that was carried out after so many steps: "TEXT at step 5".

@@ -62,6 +62,8 @@ struct TrainingView {
   std::function<StatusOr<std::string>(const std::string& name)> save;  // gives the checkpoint's path; null: cannot
   std::function<StatusOr<std::string>()> evaluate;                     // gives the line; null: no eval_dataset
   std::function<void()> skip_last_save;                                // training that ends saves nothing; null: as is
+  // What a command has changed outlives this process from then on, where the job starts again; null: nothing is kept.
+  std::function<Status()> keep;
   std::function<void(const std::string& line)> print;  // a line on the console, and what waits before it
 };
 

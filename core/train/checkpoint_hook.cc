@@ -122,7 +122,9 @@ void CheckpointHook::Save(const TrainState& state) {
 
 void CheckpointHook::SaveBest(const TrainState& state) {
   const Status done = SaveTo(best_.get(), state);
-  if (best_ != nullptr) NoteFailure(done);
+  if (best_ == nullptr) return;
+  NoteFailure(done);
+  if (options_.wait_for_best) NoteFailure(saver_.Wait());
 }
 
 void CheckpointHook::NoteFailure(const Status& status) const {

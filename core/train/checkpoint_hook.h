@@ -31,7 +31,8 @@ struct CheckpointOptions {
   std::string resumed_from;  // the checkpoint's folder, when this run resumed from one
   // What the saves count from, where several ranks save (ShareLineage); else BeginLineage says it.
   absl::optional<checkpoint::Lineage> lineage;
-  bool keep_best = false;  // SaveBest is called: one more checkpoint, in the folder "best" of the directory
+  bool keep_best = false;      // SaveBest is called: one more checkpoint, in the folder "best" of the directory
+  bool wait_for_best = false;  // SaveBest returns when its checkpoint is there
   // Ranks that write one checkpoint together, each its parts; null: this rank alone writes its whole store.
   Groups* together = nullptr;
   // With `together`: FindSavePlaces of their directories. Where these are several, each gets the parts of its ranks and

@@ -17,6 +17,10 @@ class EarlyStoppingHook : public TrainHook {
   // The beginning of its counters' names.
   static constexpr char kKey[] = "early_stopping";
 
+  // Whether it has ended the run that this one resumes from, and would now: nothing is left to train.
+  bool ended() const { return ended_ && worse_ > patience_; }
+
+  Status AtBegin(const TrainState& s) override;
   Status AtEpochEnd(const TrainState& s) override;
   void SaveCounters(Counters* counters) const override;
   void RestoreCounters(const Counters& counters) override;
@@ -25,7 +29,8 @@ class EarlyStoppingHook : public TrainHook {
   Progress* const progress_;
   Monitor monitor_;
   const int64_t patience_;
-  int64_t worse_ = 0;  // epochs since the best one
+  int64_t worse_ = 0;   // epochs since the best one
+  bool ended_ = false;  // has asked for the end
 };
 
 }  // namespace mslua

@@ -5,15 +5,27 @@
 #include <cmath>
 #include <limits>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "core/data/loader.h"
 #include "core/runtime/shaped_executable.h"
 
 namespace mslua {
 namespace {
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-// Of the counters: the scalars that somebody has overridden.
-constexpr char kOverride[] = "override.";
+// Of the counters: the scalars that somebody has overridden, and those that are overridden, or given back to their
+// schedule, as soon as so many steps are done ("override_at.460.lr").
+constexpr char kOverride[] = "override.", kOverrideAt[] = "override_at.", kScheduleAt[] = "schedule_at.";
+
+// "override_at.460.lr"; false: no such name.
+bool ParseLater(absl::string_view name, const char* kind, Trainer::LaterOverride* later) {
+  if (!absl::ConsumePrefix(&name, kind)) return false;
+  const std::pair<absl::string_view, absl::string_view> words = absl::StrSplit(name, absl::MaxSplits('.', 1));
+  later->input = std::string(words.second);
+  return absl::SimpleAtoi(words.first, &later->at);
+}
 }  // namespace
 
 double TrainProgress::SamplesPerSecond() const {
@@ -132,17 +144,30 @@ Counters Trainer::SaveCounters() const {
   for (size_t i = 0; i < scalars_.size(); ++i) {
     if (!std::isnan(overrides_[i])) counters[kOverride + scalars_[i].input] = overrides_[i];
   }
+  for (const LaterOverride& later : later_) {
+    const bool schedule = std::isnan(later.value);
+    counters[absl::StrCat(schedule ? kScheduleAt : kOverrideAt, later.at, ".", later.input)] =
+        schedule ? 0 : later.value;
+  }
   return counters;
 }
 
 double Trainer::data_seconds() const { return loader_->wait_seconds(); }
 
 Status Trainer::Restore(const TrainState& state, const Counters& counters) {
+  state_ = state;
   for (TrainHook* h : hooks_) h->RestoreCounters(counters);
   for (size_t i = 0; i < scalars_.size(); ++i)
     overrides_[i] = CounterOf(counters, kOverride + scalars_[i].input, overrides_[i]);
+  for (const auto& [name, value] : counters) {
+    LaterOverride later;
+    // A scalar that this training does not have is left out, as above.
+    if (ParseLater(name, kOverrideAt, &later))
+      Override(later.input, value, later.at).IgnoreError();
+    else if (ParseLater(name, kScheduleAt, &later))
+      Override(later.input, kNone, later.at).IgnoreError();
+  }
   skipped_ = static_cast<int64_t>(CounterOf(counters, kSkippedCounter, 0));
-  state_ = state;
   state_.samples = 0;
   in_epoch_ = state.step_in_epoch > 0;
   progress_.first_step = state.step;
@@ -152,10 +177,17 @@ Status Trainer::Restore(const TrainState& state, const Counters& counters) {
   return loader_->Seek({state.epoch, state.step_in_epoch});
 }
 
-Status Trainer::Override(const std::string& input, double value) {
+Status Trainer::Override(const std::string& input, double value, int64_t at) {
   for (size_t i = 0; i < scalars_.size(); ++i) {
     if (scalars_[i].input != input) continue;
-    overrides_[i] = value;
+    if (at <= state_.step) {
+      overrides_[i] = value;
+      return absl::OkStatus();
+    }
+    const auto same = [&](const LaterOverride& l) { return l.at == at && l.input == input; };
+    later_.erase(std::remove_if(later_.begin(), later_.end(), same), later_.end());
+    const auto before = [](int64_t step, const LaterOverride& l) { return step < l.at; };
+    later_.insert(std::upper_bound(later_.begin(), later_.end(), at, before), {input, at, value});
     return absl::OkStatus();
   }
   return absl::NotFoundError(absl::StrCat("there is no scheduled scalar '", input, "'"));
@@ -173,7 +205,16 @@ OptimizerHistory Trainer::history() const {
   return {options_.before.steps + state_.step, options_.before.updates + state_.step - skipped_};
 }
 
+void Trainer::ApplyLater() {
+  while (!later_.empty() && later_.front().at <= state_.step) {
+    const LaterOverride due = later_.front();
+    later_.erase(later_.begin());
+    Override(due.input, due.value).IgnoreError();  // whose scalar is there
+  }
+}
+
 Status Trainer::SetScalars() {
+  ApplyLater();
   const OptimizerHistory done = history();
   for (size_t i = 0; i < scalars_.size(); ++i) {
     double value = overrides_[i];
@@ -307,6 +348,14 @@ int64_t Trainer::StepOfStop() const {
 
 Status Trainer::Loop() {
   next_hook_ = 0;
+  // What a training resumes from may be of its end.
+  if (state_.step > 0) {
+    bool stop = stop_requested();
+    if (options_.agree) {
+      ASSIGN_OR_RETURN(stop, options_.agree(stop));
+    }
+    if (stop) return absl::CancelledError("stopped on request");
+  }
   while (state_.epoch < options_.epochs && (options_.max_steps == 0 || state_.step < options_.max_steps)) {
     if (attention_.load() != 0) RETURN_IF_ERROR(Attend());
     RETURN_IF_ERROR(StepImpl().status());

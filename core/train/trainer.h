@@ -80,8 +80,8 @@ struct TrainerOptions {
   int64_t rows = 0;  // of the batches of all ranks together, remembered by checkpoints; 0: not known
   // Of the optimizer, before this training: schedules, the input "step" and kUpdates continue from there.
   OptimizerHistory before;
-  // Ranks that train one network stop at the same step: after each step and epoch, whether this rank should stop goes
-  // in, whether any should comes out. Empty: this rank's own business.
+  // Ranks that train one network stop at the same step. After each step and epoch, and where a training resumes:
+  // whether this rank should stop goes in, whether any should comes out. Empty: this rank's own business.
   std::function<StatusOr<bool>(bool stop)> agree;
 };
 
@@ -140,8 +140,16 @@ class Trainer {
   OptimizerHistory history() const;
   // The step that was just made updated nothing. Checkpoints remember how many did.
   void CountSkippedStep() { ++skipped_; }
-  // Overrides a scheduled scalar from the next step on (".set lr"); NaN gives it back to its schedule.
-  Status Override(const std::string& input, double value);
+  // Overrides a scheduled scalar from the next step on (".set lr"), or once `at` steps are done; NaN gives it back to
+  // its schedule.
+  Status Override(const std::string& input, double value, int64_t at = 0);
+  struct LaterOverride {
+    std::string input;
+    int64_t at = 0;
+    double value = 0;
+  };
+  // Those that are to come, by `at`.
+  const std::vector<LaterOverride>& later_overrides() const { return later_; }
   const std::vector<ScheduledScalar>& scalars() const { return scalars_; }
   double ScalarNow(int i) const { return current_[i]; }
 
@@ -170,6 +178,7 @@ class Trainer {
  private:
   Trainer();
   Status SetScalars();
+  void ApplyLater();
   Status RunHooks();
   Status EndEpoch();
   Status CheckLoss();
@@ -189,6 +198,7 @@ class Trainer {
   std::vector<ScheduledScalar> scalars_;
   std::vector<int> scalar_positions_;  // inputs of the executable
   std::vector<double> current_, overrides_;
+  std::vector<LaterOverride> later_;
   int step_position_ = -1, updates_position_ = -1;
   int64_t skipped_ = 0;  // steps without an update
   std::vector<int> column_positions_;

@@ -96,6 +96,7 @@ bool ReadLine(absl::string_view key, const std::string& value, TurnRecord* recor
   if (key == "step") return Whole(value, &record->state.step);
   if (key == "epoch") return Whole(value, &record->state.epoch);
   if (key == "step_in_epoch") return Whole(value, &record->state.step_in_epoch);
+  if (key == "stopped") return record->stopped = true, true;
   if (key == "loss") return absl::SimpleAtod(value, &record->state.loss);
   if (key == "counter")
     return NumberAndRest(value, &number, &rest) && absl::SimpleAtod(number, &record->counters[rest]);
@@ -122,6 +123,7 @@ std::string ChangingText(const TurnRecord& record) {
   std::string text;
   absl::StrAppend(&text, "step ", record.state.step, "\nepoch ", record.state.epoch, "\nstep_in_epoch ",
                   record.state.step_in_epoch, "\nloss ", Exact(record.state.loss), "\n");
+  if (record.stopped) absl::StrAppend(&text, "stopped \n");
   for (const auto& [name, value] : record.counters) Line(&text, "counter", absl::StrCat(Exact(value), " ", name));
   for (const auto& [path, bytes] : record.files) Line(&text, "file", absl::StrCat(bytes, " ", path));
   for (const std::string& intervention : record.interventions) Line(&text, "intervention", intervention);
@@ -144,49 +146,64 @@ StatusOr<TurnRecord> ParseTurn(absl::string_view text) {
   return record;
 }
 
-Turns::Turns(TurnRecord record, Store* store, const Trainer* trainer, Console* console, RecordHealth* health,
+int64_t NextPace(int64_t pace, double seconds, int64_t steps) {
+  if (steps <= 0) return pace;
+  const double each = std::max(seconds, 1e-9) / static_cast<double>(steps);
+  return std::clamp<int64_t>(static_cast<int64_t>(std::ceil(kBetweenCommits / each)), 1,
+                             std::min(2 * pace, kLongestPace));
+}
+
+Turns::Turns(TurnRecord record, Store* store, const Progress* progress, RecordHealth* health,
              std::function<void(const std::string&)> notice)
     : record_(std::move(record)),
       fixed_(FixedText(record_)),
       store_(*store),
       image_(*store->image()),
-      trainer_(*trainer),
-      console_(*console),
+      progress_(*progress),
       health_(*health),
       notice_(std::move(notice)),
       committed_at_(std::chrono::steady_clock::now()) {}
 
 void Turns::StartAt(int64_t turn) {
-  turn_ = committed_turn_ = turn;
+  turn_ = turn;
   due_ = turn + 1;
 }
 
 Status Turns::Prepare() {
-  image_.Begin(trainer_.state().step + 1);
+  const Trainer& trainer = *progress_.trainer;
   if (++turn_ < due_) return absl::OkStatus();
-  console_.Flush();
+  progress_.console->Flush();
   record_.files = health_.FlushAll();
-  record_.state = trainer_.state();
-  record_.counters = trainer_.SaveCounters();
-  record_.interventions = trainer_.interventions();
+  record_.state = trainer.state();
+  record_.counters = trainer.SaveCounters();
+  record_.interventions = trainer.interventions();
+  record_.stopped = progress_.stopped;
   const Status prepared = image_.Prepare(turn_, store_.side(), fixed_ + ChangingText(record_));
   prepared_ = prepared.ok();
   if (!prepared_ && !std::exchange(noted_, true))
     notice_(absl::StrCat(prepared.message(), ": a process that ends loses what comes after step ", record_.state.step));
   const std::chrono::duration<double> since = std::chrono::steady_clock::now() - committed_at_;
-  const double each = since.count() / static_cast<double>(turn_ - committed_turn_);
-  pace_ = std::clamp<int64_t>(static_cast<int64_t>(std::ceil(kBetweenCommits / std::max(each, 1e-9))), 1, kLongestPace);
+  pace_ = NextPace(agreed_, since.count(), committed_step_ < 0 ? 0 : record_.state.step - committed_step_);
   return absl::OkStatus();
 }
 
+Status Turns::PrepareNow() {
+  due_ = turn_ + 1;
+  return Prepare();
+}
+
 void Turns::Commit(int64_t pace) {
-  if (turn_ < due_) return;
-  due_ = turn_ + pace;
-  committed_turn_ = turn_;
-  committed_at_ = std::chrono::steady_clock::now();
-  if (!std::exchange(prepared_, false)) return;
-  image_.Commit();
-  store_.Committed();
+  if (turn_ >= due_) {
+    agreed_ = pace;
+    due_ = turn_ + pace;
+    committed_step_ = record_.state.step;
+    committed_at_ = std::chrono::steady_clock::now();
+    if (std::exchange(prepared_, false)) {
+      image_.Commit();
+      store_.Committed();
+    }
+  }
+  image_.Begin(progress_.trainer->state().step + 1);
 }
 
 }  // namespace mslua

@@ -35,6 +35,7 @@ TurnRecord Sample() {
   record.counters = {{"loss_scale.value", 65536.0}, {"mean loss", 1.0 / 3}, {"small", 5e-324}};
   record.files = {{"runs/a b/rank_0.log", 12345}};
   record.interventions = {"{\"step\":3,\"command\":\".set lr 0.1\"}"};
+  record.stopped = true;
   return record;
 }
 
@@ -71,6 +72,8 @@ TEST(TurnRecord, ReadsBackAsItWasWritten) {
   EXPECT_EQ(b->counters, a.counters);
   EXPECT_EQ(b->files, a.files);
   EXPECT_EQ(b->interventions, a.interventions);
+  EXPECT_TRUE(b->stopped);
+  EXPECT_FALSE(ParseTurn(TurnText(TurnRecord()))->stopped);
 }
 
 TEST(TurnRecord, EveryDoubleReadsBack) {
@@ -113,6 +116,22 @@ TEST(TurnRecord, OtherTextIsAnError) {
       EXPECT_TRUE(absl::IsDataLoss(record.status()));
     }
   }
+}
+
+TEST(NextPace, CommitsAreTwoMillisecondsApart) {
+  EXPECT_EQ(NextPace(1, 0.003, 1), 1);
+  EXPECT_EQ(NextPace(1, 0.0019, 1), 2);
+  EXPECT_EQ(NextPace(4, 0.0042, 4), 2);
+  int64_t pace = 1;
+  for (int i = 0; i < 20; ++i) pace = NextPace(pace, 1e-6 * static_cast<double>(pace), pace);
+  EXPECT_NEAR(static_cast<double>(pace), 2000, 1);
+}
+
+// The end of an epoch takes microseconds, and may be the turn after a commit.
+TEST(NextPace, AShortTurnAmongLongStepsLeavesThemCommitted) {
+  EXPECT_EQ(NextPace(1, 20e-6, 0), 1);
+  EXPECT_EQ(NextPace(1, 20e-6, 1), 2);
+  EXPECT_EQ(NextPace(2, 0.01, 2), 1);
 }
 
 }  // namespace

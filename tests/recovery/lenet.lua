@@ -3,7 +3,9 @@
 local ms = require "mslua"
 local nn, ops = ms.nn, ms.ops
 local p = ms.params { epochs = 8, samples = 2048, batch = 16, parallel_optimizer = false, accumulate = 1,
-  mode = "data_parallel", every = 20, evaluate = true, device_num = 0, dies = 0, refuses = 0, nap = 0 }
+  mode = "data_parallel", every = 20, evaluate = true, device_num = 0, dies = 0, refuses = 0, nap = 0,
+  stages = 1, layerwise = false, amp = "", scaled = false, patience = 0, generator = false,
+  async = false }
 
 local Net = nn.Cell:extend "Net"
 function Net:init()
@@ -15,11 +17,28 @@ function Net:init()
   self.fc1 = nn.Dense(256, 64)
   self.fc2 = nn.Dense(64, 10)
   self.relu, self.flatten = nn.ReLU(), nn.Flatten()
+  if p.layerwise then self.fc2.bias.layerwise_parallel = true end
+  if p.stages > 1 then
+    for _, cell in ipairs { self.conv1, self.norm, self.conv2 } do cell.pipeline_stage = 0 end
+    for _, cell in ipairs { self.drop, self.fc1, self.fc2 } do cell.pipeline_stage = 1 end
+  end
 end
 function Net:construct(x)
   x = self.pool(self.relu(self.norm(self.conv1(x))))
   x = self.pool(self.relu(self.conv2(x)))
   return self.fc2(self.drop(self.relu(self.fc1(self.flatten(x)))))
+end
+
+-- One sample after the other, the same on every rank.
+local function generated(n, batch)
+  local function samples()
+    local i = 0
+    return function()
+      i = i + 1
+      if i <= n then return ms.rand({ 1, 28, 28 }, ms.float32, "image" .. i % 97), ms.Tensor(i % 10, ms.int32) end
+    end
+  end
+  return ms.dataset.GeneratorDataset(samples, { "image", "label" }):batch(batch, true)
 end
 
 local function images(n, batch)
@@ -32,6 +51,7 @@ end
 
 local parallel = { parallel_mode = p.mode, gradients_mean = true, enable_parallel_optimizer = p.parallel_optimizer }
 if p.device_num > 0 then parallel.device_num = p.device_num end
+if p.stages > 1 then parallel.pipeline_stages = p.stages end
 
 if ms.communication.get_group_size() == p.refuses then error(("not on %d ranks"):format(p.refuses), 0) end
 
@@ -51,14 +71,18 @@ if p.nap > 0 then callbacks[#callbacks + 1] = Nap() end
 
 return ms.recipe {
   name = "lenet", seed = 3,
-  dataset = function() return images(p.samples, p.batch) end,
+  dataset = function() return (p.generator and generated or images)(p.samples, p.batch) end,
   eval_dataset = p.evaluate and function() return images(64, 16) end or nil,
   eval = p.evaluate and { metrics = { "top1" } } or nil,
-  network = function() return Net() end,
+  network = function() return p.stages > 1 and nn.PipelineCell(Net(), p.stages) or Net() end,
   loss = nn.SoftmaxCrossEntropyWithLogits { sparse = true, reduction = "mean" },
   optimizer = nn.Momentum { learning_rate = 0.02, momentum = 0.9 },
   callbacks = callbacks,
-  train = { epochs = p.epochs, accumulate_steps = p.accumulate > 1 and p.accumulate or nil },
+  train = {
+    epochs = p.epochs, accumulate_steps = p.accumulate > 1 and p.accumulate or nil, amp = p.amp ~= "" and p.amp or nil,
+    loss_scale = p.scaled and ms.DynamicLossScaleManager(2 ^ 120, 2, 20) or nil,
+    early_stopping = p.patience > 0 and { monitor = "eval_top1", patience = p.patience } or nil,
+  },
   parallel = parallel,
-  checkpoint = { save_checkpoint_steps = p.every, keep_checkpoint_max = 3 },
+  checkpoint = { save_checkpoint_steps = p.every, keep_checkpoint_max = 3, async_save = p.async },
 }

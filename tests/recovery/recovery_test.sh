@@ -79,6 +79,68 @@ expect "one rank's recovery" 0 '"epoch":2,"ranks":1,"from":"memory","again":'
 expect "one rank's recovery" 0 '"cause":"rank 0/1'
 count "one rank's recovery" 1 '"event":"recovery"'
 
+# A callback has ended the training, and a rank dies before the job has ended: it trains no step more.
+rm killed
+cat > stops.lua <<'LUA'
+local ms = require "mslua"
+local nn = ms.nn
+local Net = nn.Cell:extend "Net"
+function Net:init() self.d = nn.Dense(2, 1) end
+function Net:construct(x) return self.d(x) end
+local Stops = ms.Callback:extend "Stops"
+function Stops:on_train_step_end(run)
+  os.execute "sleep 0.005"
+  if run.step == 9 and ms.communication.get_rank() == 1 then run.stop() end
+end
+function Stops:on_train_end()
+  if ms.communication.get_rank() ~= 1 or io.open("killed", "r") then return end
+  io.open("killed", "w"):close()
+  os.execute "kill -9 $PPID"
+end
+return ms.recipe {
+  name = "stops", network = function() return Net() end, loss = nn.MSELoss(), callbacks = { Stops() },
+  dataset = function()
+    return ms.dataset.NumpySlicesDataset({ ms.rand { 40, 2 }, ms.rand { 40, 1 } }, { "x", "y" }):batch(1)
+  end,
+  optimizer = nn.SGD { learning_rate = 0.1 }, train = { epochs = 1 },
+  parallel = { parallel_mode = "data_parallel" },
+}
+LUA
+run "$mslua" train stops.lua -n 2 --recover --out stops
+expect "a training that was to end" 0 "the job starts again (1)"
+run grep -c "^epoch" stops/rank_0.log
+expect "the log of a training that was to end" 0 9
+
+# The best checkpoint is there before the evaluation counts: a process that dies then does not know it as saved.
+rm killed
+cat > best.lua <<'LUA'
+local ms = require "mslua"
+local nn = ms.nn
+local Net = nn.Cell:extend "Net"
+function Net:init() self.a, self.b = nn.Dense(2048, 16384), nn.Dense(16384, 1) end
+function Net:construct(x) return self.b(self.a(x)) end
+local Dies = ms.Callback:extend "Dies"
+function Dies:on_train_step_begin(run)
+  if run.epoch ~= 2 or io.open("killed", "r") then return end
+  io.open("killed", "w"):close()
+  os.execute "kill -9 $PPID"
+end
+local function data()
+  return ms.dataset.NumpySlicesDataset({ ms.ones { 4, 2048 }, ms.ones { 4, 1 } }, { "x", "y" }):batch(2)
+end
+return ms.recipe {
+  name = "best", network = function() return Net() end, loss = nn.MSELoss(), callbacks = { Dies() },
+  dataset = data, eval_dataset = data, eval = { metrics = { "loss" } },
+  optimizer = nn.SGD { learning_rate = 0 }, train = { epochs = 3 },
+  checkpoint = { save_checkpoint_steps = 100, async_save = true },
+}
+LUA
+run "$mslua" train best.lua --recover --out best
+expect "a best checkpoint" 0 "the job starts again (1)"
+expect "a best checkpoint" 0 "resuming from memory at step 2"
+run ls best/ckpt/best
+expect "a best checkpoint" 0 "best-1_2.ckpt"
+
 # A rank that crashes leaves a report, which the message names.
 rm killed
 sed 's/kill -9/kill -SEGV/' alone.lua > crash.lua
@@ -123,6 +185,34 @@ expect "a fault of no rank" 2 "there is no rank 1 of 1"
 
 run env MS_ENABLE_RECOVERY=1 "$mslua" train "$recipe"
 expect "MindSpore's variable" 4 "use mslua train --recover"
+# A starter that does not end when its ranks have died, as mpirun now and then, and leaves a process.
+rm -f killed
+cat > hangs.sh <<SH
+#!/bin/sh
+"$mslua" train alone.lua --out hangs
+[ \$? -lt 128 ] && exit 0
+trap "" TERM
+sleep 1000
+SH
+chmod +x hangs.sh
+run "$mslua" again -- ./hangs.sh
+expect "a starter that hangs" 0 "./hangs.sh continued for 30s after its ranks had died, and was ended"
+expect "a starter that hangs" 0 "the job starts again (1)"
+expect "a starter that hangs" 0 "resuming from memory at step"
+run grep -c "^epoch" hangs/rank_0.log
+expect "the log of a starter that hangs" 0 20
+# What it does when its ranks have ended in order is its own business.
+cat > late.sh <<SH
+#!/bin/sh
+"$mslua" train alone.lua --out late
+sleep 33
+exit 9
+SH
+chmod +x late.sh
+run "$mslua" again -- ./late.sh
+expect "a starter that does more" 9 ""
+refuse "a starter that does more" "was ended"
+
 run "$mslua" again -- no-such-program
 expect "no program" 4 "cannot start no-such-program"
 run "$mslua" again -- sh -c 'exit 3'

@@ -137,6 +137,8 @@ int RunInJob(const cli::CommandLine& command, SessionOptions options, Joins join
   session.job = &job;
 
   const auto run = [&]() -> StatusOr<int> {
+    // From now on the job knows that this rank has come.
+    RETURN_IF_ERROR(job.images().status());
     const bool launched = identity.source == Identity::Source::kLauncher;
     if (launched) {
       RETURN_IF_ERROR(WithExitCode(job.Meet(), kExitEnvironment));
@@ -157,9 +159,13 @@ int RunInJob(const cli::CommandLine& command, SessionOptions options, Joins join
   const bool asked = !result.ok() && (code == kExitInterrupted || code == kExitCheckpointed);
   if (!result.ok()) PrintTraceback(result.status());
   if (asked && (job.rank() == 0 || !job.SharesConsole())) SayStopped(result.status());
-  if (job.Alone()) return result.ok() || asked ? code : Report(result.status(), code);
+  if (job.Alone()) {
+    job.EndInOrder();
+    return result.ok() || asked ? code : Report(result.status(), code);
+  }
   const int last = job.Finish(asked ? absl::OkStatus() : result.status(), code, session.groups());
   std::fflush(stdout);
+  job.EndInOrder();
   if (last != kExitOk) _exit(last);
   return last;
 }

@@ -10,7 +10,7 @@
 namespace mslua::endpoint {
 namespace {
 
-StatusOr<Answer> Set(Steering& steering, const Request& request, const TrainState&, bool*) {
+StatusOr<Answer> Set(Steering& steering, const Request& request, const TrainState& state, bool*) {
   Trainer& trainer = *steering.view().trainer;
   const std::string& text = request.command.args[0];
   const size_t equals = text.find('=');
@@ -26,8 +26,13 @@ StatusOr<Answer> Set(Steering& steering, const Request& request, const TrainStat
     names.push_back(trainer.scalars()[i].input);
     if (names.back() == name) before = trainer.ScalarNow(static_cast<int>(i));
   }
-  if (!trainer.Override(name, v).ok())
+  const int64_t at = request.command.at;
+  if (!trainer.Override(name, v, at).ok())
     return absl::NotFoundError(absl::StrCat("there is no '", name, "' to set: ", absl::StrJoin(names, ", ")));
+  if (at > state.step) {
+    steering.Schedule({at, request.client, request.command.text});
+    return Answer{absl::StrCat("scheduled at step ", at, ": ", name, " -> ", value), ""};
+  }
   return Answer{absl::StrFormat("%s %g -> %s", name, before, value), ""};
 }
 
@@ -37,6 +42,7 @@ MSLUA_COMMAND(set) {
   CommandDef def("set", "lr=V|lr=schedule [at STEP]", "override a scheduled scalar", 1, 1);
   def.place = 330;
   def.writes = true;
+  def.kept = true;
   def.takes_step = true;
   def.named_with = "=";
   def.between_steps = Set;
