@@ -125,6 +125,15 @@ alike_checkpoints() {
 }
 alike_checkpoints whole single "steps that begin ahead"
 
+# A checkpoint that is written while training continues has the bytes of its step. Where the device has too little
+# memory for the copy, training says so and waits.
+train waits --device cuda every=7
+train beside --device cuda every=7 checkpoint.async_save=true
+alike_checkpoints waits beside "saved beside the training"
+EMULATED_DEVICE_MEMORY=1720000 train crowded --device cuda every=7 checkpoint.async_save=true
+expect "too little memory for a copy" 0 "training stops while checkpoints are copied"
+alike_checkpoints waits crowded "saved without a copy"
+
 # Without the libraries: one line, and the exit code.
 mkdir nothing
 MSLUA_CUDA_LIBRARIES=$TEST_TMPDIR/nothing run "$mslua" train "$recipes/quickstart.lua" --device cuda
