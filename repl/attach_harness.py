@@ -1,5 +1,5 @@
 """What tests of attaching share: jobs, one-shot clients, clients on a pseudo-terminal. The first argument of a test is
-the program."""
+the program; "--device LIBRARY" behind it trains on the emulated device, of which that is the file."""
 
 import hashlib
 import json
@@ -17,10 +17,17 @@ import tempfile
 import time
 
 PROGRAM = os.path.abspath(sys.argv[1])
+DEVICE = os.path.abspath(sys.argv[3]) if sys.argv[2:3] == ["--device"] else None
+NAMES = sys.argv[4:] if DEVICE else sys.argv[2:]
 ROOT = tempfile.mkdtemp(prefix="msa", dir="/tmp")  # short: a socket's path ends at 107 bytes
 ENV = dict(os.environ, XDG_RUNTIME_DIR=ROOT, XDG_STATE_HOME=ROOT + "/state", OMP_NUM_THREADS="1",
            OMP_WAIT_POLICY="passive")
 FAILURES = []
+if DEVICE:
+    os.mkdir(ROOT + "/cuda")
+    for library in ("libcuda.so.1", "libnvrtc.so.12", "libcublasLt.so.12", "libcudnn.so.9"):
+        os.symlink(DEVICE, ROOT + "/cuda/" + library)
+    ENV.update(MSLUA_CUDA_LIBRARIES=ROOT + "/cuda", XDG_CACHE_HOME=ROOT + "/cache")
 # Seconds after which something hangs, also on a machine that 8 other processes keep busy.
 LIMIT = 120
 
@@ -80,6 +87,7 @@ class Job:
     def __init__(self, name, *args, recipe="recipe.lua", launch=(), env=None, wait=True):
         Job.all.append(self)
         self.folder = os.path.join(ROOT, name)
+        args = (*(["--device", "cuda"] if DEVICE else []), *args)
         # Files: a full pipe, which nobody reads, would stop the training.
         self.out, self.err = (tempfile.TemporaryFile("w+", dir=ROOT) for _ in range(2))
         self.process = subprocess.Popen(
@@ -214,12 +222,12 @@ class Terminal:
 
 
 def main(tests):
-    """Runs them, or those whose name holds the second argument; the exit status."""
+    """Runs them, or those whose name holds the argument that is left; the exit status."""
     with open(os.path.join(ROOT, "recipe.lua"), "w", encoding="utf-8") as f:
         f.write(RECIPE)
     try:
         for test in tests:
-            if len(sys.argv) < 3 or sys.argv[2] in test.__name__:
+            if not NAMES or NAMES[0] in test.__name__:
                 test()
     finally:
         for job in Job.all:

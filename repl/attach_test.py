@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Attaching to a running job, through the program: commands, locks, leases, equal bits, a terminal, floods.
 
-usage: attach_test.py PROGRAM [NAME]
+usage: attach_test.py PROGRAM [--device LIBRARY] [NAME]
 """
 
 import json
@@ -14,8 +14,8 @@ import subprocess
 import sys
 import time
 
-from attach_harness import (ROOT, Job, RawClient, Terminal, attach, attach_json, check, comes, main, measured, run,
-                            step_now)
+from attach_harness import (DEVICE, ROOT, Job, RawClient, Terminal, attach, attach_json, check, comes, main, measured,
+                            run, step_now)
 
 
 def test_commands():
@@ -130,6 +130,21 @@ def test_diagnosis():
     check("diag names the sleeping dataset", comes(names_the_dataset))
     text, _ = attach(".stack", rw=False)
     check("the native stack is shown", "native" in text and len(text.splitlines()) > 3, text)
+    job.kill()
+
+
+def test_hung_device():
+    """What answers at once does not ask the device, which never answers."""
+    job = Job("h", "steps=1000000", env={"EMULATED_DEVICE_HANG": "50"})
+    check("the job hangs", comes(lambda: step_now() >= 45))
+    before = step_now()
+    check("it stays where it is", not comes(lambda: step_now() != before, 1))
+    start = time.time()
+    answer = attach_json(".diag", rw=False)[0]["answer"]
+    measured("diag while a launch never ends", time.time() - start)
+    check("diag says that it computes", answer["phase"] == "compute" and answer["step"] >= 45, answer)
+    text, code = attach(".diag", ".status", ".ranks", ".mem", ".params", ".graph matmul", ".tail 3", ".stack", rw=False)
+    check("so do the others", code == 0 and "computes after step" in text and "native" in text, text)
     job.kill()
 
 
@@ -311,6 +326,9 @@ def test_another_user():
     job.kill()
 
 
-sys.exit(main([test_commands, test_the_end, test_equal_bits, test_lease, test_transcript, test_diagnosis,
+ON_A_DEVICE = [test_commands, test_the_end, test_equal_bits, test_lease, test_transcript, test_diagnosis,
+               test_hung_device, test_recovery]
+sys.exit(main(ON_A_DEVICE if DEVICE else
+              [test_commands, test_the_end, test_equal_bits, test_lease, test_transcript, test_diagnosis,
                test_lua_at_the_rank, test_intruders, test_recovery, test_changes_are_kept, test_a_change_at_its_step,
                test_another_user]))

@@ -163,6 +163,9 @@ struct OnDevice {
   std::string name;
   Cluster cluster;
   DevicePlan plan;
+  int64_t copied_bytes = 0;  // of the copy that checkpoints are written from while training continues
+
+  int64_t bytes() const { return plan.device_bytes + copied_bytes; }
 };
 
 // What a rank allocates of a device for a step, to the byte.
@@ -172,8 +175,9 @@ Section Memory(const OnDevice& d) {
   s.rows = {{"parameters and state", absl::StrCat(r.store_bytes)},
             {"activations and workspaces", absl::StrCat(r.workspace_bytes)},
             {"inputs, constants, results", absl::StrCat(d.plan.device_bytes - r.store_bytes - r.workspace_bytes)}};
-  const bool fits = d.cluster.memory_bytes == 0 || d.plan.device_bytes <= d.cluster.memory_bytes;
-  s.summary = absl::StrCat(Bytes(d.plan.device_bytes), fits ? "" : ": more than ", fits ? "" : d.name,
+  if (d.copied_bytes > 0) s.rows.push_back({"copy for checkpoints", absl::StrCat(d.copied_bytes)});
+  const bool fits = d.cluster.memory_bytes == 0 || d.bytes() <= d.cluster.memory_bytes;
+  s.summary = absl::StrCat(Bytes(d.bytes()), fits ? "" : ": more than ", fits ? "" : d.name,
                            fits ? "" : " has: ", fits ? "" : Bytes(d.cluster.memory_bytes));
   return s;
 }
@@ -471,9 +475,11 @@ StatusOr<std::vector<Section>> Sections(const cli::CommandLine& command, int64_t
   ASSIGN_OR_RETURN(const Graph graph, RunPasses((*traced)->graph, compile));
   std::vector<Section> sections;
   if (const std::string device = command.String("device"); device != "cpu") {
-    ASSIGN_OR_RETURN(const OnDevice on, PlanFor(device, graph, view, ranks));
+    ASSIGN_OR_RETURN(OnDevice on, PlanFor(device, graph, view, ranks));
+    // Ranks that have parts of the tensors save them together, and wait.
+    if (lua_toboolean(session->lua(), -2) != 0 && view == nullptr) on.copied_bytes = SnapshotBytes(graph);
     if (cut) {
-      ASSIGN_OR_RETURN(sections, ShardSections(*view, command, on.plan.device_bytes));
+      ASSIGN_OR_RETURN(sections, ShardSections(*view, command, on.bytes()));
     }
     sections.push_back(Memory(on));
     sections.push_back(Step(graph, on));

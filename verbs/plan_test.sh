@@ -169,6 +169,10 @@ cp types.lua forty.lua
 "$mslua" plan forty.lua -n 8 --device h200 > out.txt
 has '^a step on h200: [0-9.]* ms predicted, [0-9]* kernels$'
 has 'activations and workspaces'
+if grep -q 'copy for checkpoints' out.txt; then echo "a copy for checkpoints that there are not"; exit 1; fi
+sed 's/^  loss = nn.MSELoss/  checkpoint = { async_save = true },\n&/' forty.lua > copies.lua
+"$mslua" plan copies.lua -n 8 --device h200 > out.txt
+has 'copy for checkpoints *665600$'  # weights, biases, and their momentum
 milliseconds_on() {
   "$mslua" plan forty.lua -n 8 width=512 --device "$1" --json |
     sed -n 's/.*"what": "ms a step", "value": "\{0,1\}\([0-9.e-]*\).*/\1/p'

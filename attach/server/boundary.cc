@@ -36,7 +36,7 @@ void Boundary::TakeUp() {
 Ack Boundary::Propose(Request request, int64_t step) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const TrainProgress& progress = view_.trainer->progress();
-  if (closed_) return {false, progress.step.load(), "training has ended"};
+  if (closed_) return {false, progress.boundary.load(), "training has ended"};
   const uint64_t seq = request.seq;
   const auto known =
       std::find_if(waiting_.begin(), waiting_.end(), [seq](const Waiting& w) { return w.request.seq == seq; });
@@ -45,7 +45,7 @@ Ack Boundary::Propose(Request request, int64_t step) {
   view_.trainer->RequestBoundary();
   changed_.notify_all();
   // Read after the request: a boundary that is not reached by now will hear of it.
-  const int64_t done = progress.step.load();
+  const int64_t done = progress.boundary.load();
   if (done < step) return {true, done, ""};
   waiting_.pop_back();
   return {false, done, ""};

@@ -21,7 +21,7 @@ namespace mslua::endpoint {
 // What a rank says to a proposal.
 struct Ack {
   bool accepted = false;
-  int64_t step = 0;  // that its training has done
+  int64_t step = 0;  // the last one after which its training does nothing more that it is asked now
   std::string why;   // not empty: it will never accept, since training has ended
 };
 

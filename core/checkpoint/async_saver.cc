@@ -13,12 +13,28 @@ Status AsyncSaver::Start(const std::string& path, const RunState& run, const std
   Join();
   ASSIGN_OR_RETURN(Manifest part, image_.Make(tensors));
   StartTask(path, [this, path, run, part = std::move(part), then = std::move(then), companions]() -> Status {
-    ASSIGN_OR_RETURN(const auto writer, CheckpointWriter::Create(path, companions));
-    RETURN_IF_ERROR(image_.Write(writer->folder()));
-    RETURN_IF_ERROR(writer->Commit(run, {part}));
+    RETURN_IF_ERROR(WriteImage(path, run, part, companions));
     return then ? then() : absl::OkStatus();
   });
   return absl::OkStatus();
+}
+
+void AsyncSaver::Start(const std::string& path, const RunState& run, std::vector<TensorData> tensors, ReadTensor read,
+                       std::function<Status()> then, const Companions& companions) {
+  StartTask(path,
+            [this, path, run, tensors = std::move(tensors), read = std::move(read), then = std::move(then),
+             companions]() -> Status {
+              ASSIGN_OR_RETURN(const Manifest part, image_.Make(tensors, read));
+              RETURN_IF_ERROR(WriteImage(path, run, part, companions));
+              return then ? then() : absl::OkStatus();
+            });
+}
+
+Status AsyncSaver::WriteImage(const std::string& path, const RunState& run, const Manifest& part,
+                              const Companions& companions) const {
+  ASSIGN_OR_RETURN(const auto writer, CheckpointWriter::Create(path, companions));
+  RETURN_IF_ERROR(image_.Write(writer->folder()));
+  return writer->Commit(run, {part});
 }
 
 void AsyncSaver::StartTask(const std::string& path, std::function<Status()> save) {

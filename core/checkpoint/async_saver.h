@@ -28,6 +28,10 @@ class AsyncSaver {
   // What an earlier save came to stays for Poll(). Without memory for the copy: RESOURCE_EXHAUSTED, nothing started.
   Status Start(const std::string& path, const RunState& run, const std::vector<TensorData>& tensors,
                std::function<Status()> then = nullptr, const Companions& companions = nullptr);
+  // The same of values that the thread reads: `read` copies those of tensors[i], which has no data, to an address. What
+  // fails then, memory too, is told by Poll().
+  void Start(const std::string& path, const RunState& run, std::vector<TensorData> tensors, ReadTensor read,
+             std::function<Status()> then, const Companions& companions = nullptr);
   // Waits for a save under way; then the thread does `save`, of a checkpoint at `path`.
   void StartTask(const std::string& path, std::function<Status()> save);
   bool busy() const;
@@ -39,6 +43,8 @@ class AsyncSaver {
 
  private:
   void Join();
+  Status WriteImage(const std::string& path, const RunState& run, const Manifest& part,
+                    const Companions& companions) const;
 
   std::thread thread_;
   FileImage image_;           // read by the thread while it runs

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <future>
+#include <iterator>
 #include <vector>
 
 #include "core/checkpoint/keeper.h"
@@ -55,6 +59,46 @@ TEST(AsyncSaver, SavesTheValuesOfTheMomentWhileTrainingGoesOn) {
     ASSERT_TRUE((*checkpoint)->Read("w", w.data()).ok());
     EXPECT_EQ(w, std::vector<float>(w.size(), static_cast<float>(name.step)));
   }
+}
+
+TEST(AsyncSaver, ReadsValuesOnItsThread) {
+  const std::string folder = Folder(), path = folder + "/net-1_1.ckpt";
+  std::vector<float> w(1 << 20, 7.f);
+  const uint8_t odd[3] = {1, 2, 3};
+  std::promise<void> next_step;
+  AsyncSaver saver;
+  const std::vector<TensorData> tensors = {{"w", {DType::kF32, {1 << 20}}, nullptr},
+                                           {"odd", {DType::kU8, {3}}, nullptr}};
+  saver.Start(
+      path, RunState(), tensors,
+      [&, waits = next_step.get_future().share()](size_t i, void* to) {
+        waits.wait();
+        if (i == 0)
+          std::memcpy(to, w.data(), w.size() * sizeof(float));
+        else
+          std::memcpy(to, odd, sizeof odd);
+        return absl::OkStatus();
+      },
+      nullptr);
+  EXPECT_TRUE(saver.busy());
+  EXPECT_FALSE(fs::exists(path));
+  next_step.set_value();
+  ASSERT_TRUE(saver.Wait().ok());
+  ASSERT_TRUE(VerifyCheckpoint(path).ok());
+  // The same file as of values in memory.
+  const std::string other = folder + "/net-1_2.ckpt";
+  const std::vector<TensorData> same = {{"w", tensors[0].type, w.data()}, {"odd", tensors[1].type, odd}};
+  ASSERT_TRUE(SaveCheckpoint(other, RunState(), same).ok());
+  const auto text = [](const std::string& file) {
+    std::ifstream in(file + "/rank_0.safetensors", std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  EXPECT_FALSE(text(path).empty());
+  EXPECT_EQ(text(path), text(other));
+
+  saver.Start(
+      path, RunState(), tensors, [](size_t, void*) { return absl::UnavailableError("device: no answer"); }, nullptr);
+  EXPECT_THAT(std::string(saver.Wait().message()), HasSubstr("device: no answer"));
 }
 
 TEST(AsyncSaver, ErrorsComeOnceAtAStepBoundaryAndTheNextSaveWorks) {

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "core/base/atomic_file.h"
 #include "core/base/parallel_for.h"
 
@@ -58,10 +60,28 @@ StatusOr<Manifest> FileImage::Make(const std::vector<TensorData>& tensors) {
       digester.Hash(chunk, out);  // while it is in cache
     }
   });
-  size_ = layout.size;
+  return PartOf(tensors, layout.size, &digester);
+}
+
+StatusOr<Manifest> FileImage::Make(const std::vector<TensorData>& tensors, const ReadTensor& read) {
+  ASSIGN_OR_RETURN(const SafetensorsLayout layout, LayOutSafetensors(StoredOf(tensors), {}));
+  RETURN_IF_ERROR(Reserve(layout.size));
+  std::memcpy(memory_.get(), layout.start.data(), layout.start.size());
+  absl::flat_hash_map<absl::string_view, size_t> numbers;
+  for (size_t i = 0; i < tensors.size(); ++i) numbers[tensors[i].name] = i;
+  for (const StoredTensor& t : layout.tensors) RETURN_IF_ERROR(read(numbers.at(t.name), memory_.get() + t.begin));
+  FileDigester digester(layout.size);
+  ParallelFor(digester.chunks(), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t chunk = begin; chunk < end; ++chunk) digester.Hash(chunk, memory_.get() + chunk * kChunkBytes);
+  });
+  return PartOf(tensors, layout.size, &digester);
+}
+
+Manifest FileImage::PartOf(const std::vector<TensorData>& tensors, int64_t size, FileDigester* digester) {
+  size_ = size;
   std::vector<TensorRecord> records;
   for (const TensorData& tensor : tensors) records.push_back({tensor.name, tensor.type, {}});
-  Manifest part = PartOfWhole(records, digester.Finish());
+  Manifest part = PartOfWhole(records, digester->Finish());
   name_ = part.files[0].name;
   return part;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,17 +13,22 @@
 
 namespace mslua::checkpoint {
 
+using ReadTensor = std::function<Status(size_t i, void* to)>;
+
 class FileImage {
  public:
   // Lays out, copies and hashes `tensors`, chunk by chunk on the compute threads; gives the part of a checkpoint's
   // manifest that describes them, in one file as rank 0 writes it. Memory of an earlier image is used again when it is
   // large enough. Without memory: RESOURCE_EXHAUSTED.
   StatusOr<Manifest> Make(const std::vector<TensorData>& tensors);
+  // The same of values elsewhere: `read` copies those of tensors[i], which has no data, to an address.
+  StatusOr<Manifest> Make(const std::vector<TensorData>& tensors, const ReadTensor& read);
   // Writes the file to `folder` and forces it to disk.
   Status Write(const std::string& folder) const;
 
  private:
   Status Reserve(int64_t bytes);
+  Manifest PartOf(const std::vector<TensorData>& tensors, int64_t size, FileDigester* digester);
 
   AlignedMemory memory_;
   int64_t capacity_ = 0;  // bytes of memory_

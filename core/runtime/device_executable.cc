@@ -553,7 +553,7 @@ class DeviceExecutable : public Executable, public DeviceRun {
   Status Wait() { return over_nccl_ ? nccl_->Wait(stream_) : stream_.Wait(); }
 
   Status EnqueueStep() {
-    if (mirror_ != nullptr) RETURN_IF_ERROR(mirror_->Upload(stream_));
+    if (mirror_ != nullptr) RETURN_IF_ERROR(mirror_->Upload(stream_, &snapshot_));
     if (check_ && timeline_ == nullptr) RETURN_IF_ERROR(EnqueueChecked());
     if (timeline_ != nullptr) RETURN_IF_ERROR(EnqueueTimed());
     if (!check_ && timeline_ == nullptr) RETURN_IF_ERROR(EnqueueSections());
@@ -813,6 +813,7 @@ class DeviceExecutable : public Executable, public DeviceRun {
   Store* store_ = nullptr;
   Device* device_ = nullptr;
   std::shared_ptr<DeviceStore> mirror_;
+  int64_t snapshot_ = 0;  // of the mirror, that the stream waits for
   DeviceLayout layout_;
   DeviceMemory memory_;
   char* base_ = nullptr;

@@ -315,4 +315,15 @@ StatusOr<DevicePlan> PlanOnDevice(const Graph& graph) {
   return plan;
 }
 
+int64_t SnapshotBytes(const TensorType& type) { return Aligned(type.bytes()); }
+
+int64_t SnapshotBytes(const Graph& graph) {
+  int64_t bytes = 0;
+  for (const int32_t i : graph.Inputs()) {
+    const std::string& kind = graph.nodes[i].attrs.Str("kind");
+    if (kind == kParameter || kind == kState) bytes += SnapshotBytes(graph.nodes[i].outputs[0]);
+  }
+  return bytes;
+}
+
 }  // namespace mslua

@@ -89,5 +89,9 @@ struct DevicePlan {
 };
 // `graph` has been through the passes. Its collectives go through NCCL.
 StatusOr<DevicePlan> PlanOnDevice(const Graph& graph);
+// What StoreSnapshots::Reserve takes for a tensor; for all parameters and state of a step, which has been through
+// the passes.
+int64_t SnapshotBytes(const TensorType& type);
+int64_t SnapshotBytes(const Graph& graph);
 
 }  // namespace mslua

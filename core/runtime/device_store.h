@@ -2,16 +2,18 @@
 // brought together on demand, tensor by tensor.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "core/device/device.h"
 #include "core/runtime/store.h"
+#include "core/runtime/store_snapshot.h"
 
 namespace mslua {
 
-class DeviceStore : public StoreMirror {
+class DeviceStore : public StoreMirror, public StoreSnapshots {
  public:
   // The store's mirror on `device`, made where it has none.
   static StatusOr<std::shared_ptr<DeviceStore>> Of(Store* store, Device* device);
@@ -22,21 +24,30 @@ class DeviceStore : public StoreMirror {
   void SetGuard(int64_t bytes) { guard_ = bytes; }
   // Where they are; null: there are none.
   void* GuardOf(const Store::Entry& entry) const;
-  // Copies what host code has written since to the device, on `stream`: before a step that reads it.
-  Status Upload(DeviceStream& stream);
+  // Before a step on `stream`: it waits for the newest snapshot, unless `*snapshot` says that the stream does, and
+  // copies what host code has written since to the device.
+  Status Upload(DeviceStream& stream, int64_t* snapshot);
   // A step has updated the tensor.
   void DeviceWrote(const Store::Entry& entry) { tensors_.at(&entry).newest = Newest::kDevice; }
 
   Status Fetch(const Store::Entry& entry) override;
   void HostWrites(const Store::Entry& entry) override;
   void Forget(const Store::Entry& entry) override;
+  StatusOr<int64_t> Reserve(std::vector<const Store::Entry*> entries) override;
+  StatusOr<std::unique_ptr<StoreSnapshot>> Take() override;
 
  private:
+  class Snapshot;
   enum class Newest { kHost, kDevice, kBoth };
   struct Tensor {
     DeviceMemory memory;
     bool guarded = false;
     Newest newest = Newest::kHost;
+  };
+  // Pinned memory that a part of a snapshot is copied to.
+  struct Piece {
+    PinnedMemory memory;
+    DeviceEvent copied;
   };
   DeviceStore(Device* device, DeviceStream stream) : device_(device), stream_(std::move(stream)) {}
 
@@ -46,6 +57,13 @@ class DeviceStore : public StoreMirror {
   std::vector<DeviceMemory> forgotten_;  // executables may still have its address
   int host_newer_ = 0;
   int64_t guard_ = 0;
+  std::vector<const Store::Entry*> snapshot_entries_;
+  DeviceMemory snapshot_memory_;
+  DeviceEvent snapshot_taken_;
+  int64_t snapshots_ = 0;
+  // Of the thread that reads a snapshot.
+  DeviceStream read_stream_;
+  std::array<Piece, 2> pieces_;
 };
 
 }  // namespace mslua

@@ -31,6 +31,8 @@ class ShapedExecutable : public Executable {
 
   Status BindInput(absl::string_view name, const void* data) override;
   void BindInputAt(int position, const void* data) override;
+  // Each plan has outputs of its own types.
+  bool BindOutput(int i, void* data) override { return false; }
   Status SetScalar(absl::string_view name, double value) override;
   void SetScalarAt(int position, double value) override;
   Status Run() override { return now_->Run(); }

@@ -29,6 +29,7 @@ class PrintHook : public TrainHook {
  public:
   PrintHook(const Progress* progress, std::string prefix) : progress_(progress), prefix_(std::move(prefix)) {}
   int64_t NextStep(const TrainState& s) override { return seen_ == s.step ? s.step + 1 : s.step; }
+  bool only_reads() const override { return true; }
   Status AtStep(const TrainState& s) override;
 
  private:

@@ -12,6 +12,7 @@
 #include "collectives/groups.h"
 #include "core/checkpoint/begin_lineage.h"
 #include "core/checkpoint/tensor_names.h"
+#include "core/runtime/store_snapshot.h"
 #include "core/sharding/layout.h"
 #include "core/train/agreement.h"
 
@@ -55,6 +56,7 @@ StatusOr<std::unique_ptr<CheckpointHook>> CheckpointHook::Create(const Checkpoin
   using checkpoint::CheckpointKeeper;
   std::unique_ptr<CheckpointHook> hook(new CheckpointHook(options, store, trainer, std::move(notice)));
   if (!options.writes || !hook->leads()) return hook;
+  if (options.async_save && options.together == nullptr) hook->ReserveSnapshot();
   ASSIGN_OR_RETURN(CheckpointKeeper keeper, CheckpointKeeper::Create(k, options.resumed_from, Now()));
   hook->keeper_ = std::make_unique<CheckpointKeeper>(std::move(keeper));
   if (options.keep_best) {
@@ -185,24 +187,74 @@ Status CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainS
     }
   }
   if (keeper == nullptr) return absl::OkStatus();  // this rank was asked for its values only
+  const auto then = [this, keeper, path] { return Saved(keeper, path); };
+  if (options_.async_save && ReserveSnapshot()) return SaveSnapshot(path, run, std::move(kept), then);
   std::vector<checkpoint::TensorData> tensors;
   absl::flat_hash_set<absl::string_view> instead;
   for (const KeptTensor& k : kept) {
     tensors.push_back({k.name, k.type, k.bytes.data()});
     instead.insert(k.name);
   }
-  for (const auto& e : store_->entries()) {
-    const auto name = options_.names.find(e->name);
-    if (name == options_.names.end() || instead.contains(name->second)) continue;
+  for (const Store::Entry* e : SavedEntries()) {
+    const std::string& name = options_.names.at(e->name);
+    if (instead.contains(name)) continue;
     ASSIGN_OR_RETURN(const TensorView value, store_->Read(*e));
-    tensors.push_back({name->second, e->type, value.data});
+    tensors.push_back({name, e->type, value.data});
   }
-  if (options_.async_save) {
-    return saver_.Start(
-        path, run, tensors, [this, keeper, path] { return Saved(keeper, path); }, companions_);
-  }
+  if (options_.async_save) return saver_.Start(path, run, tensors, then, companions_);
   RETURN_IF_ERROR(checkpoint::SaveCheckpoint(path, run, tensors, companions_));
-  return Saved(keeper, path);
+  return then();
+}
+
+std::vector<const Store::Entry*> CheckpointHook::SavedEntries() const {
+  std::vector<const Store::Entry*> entries;
+  for (const auto& e : store_->entries()) {
+    if (options_.names.contains(e->name)) entries.push_back(e.get());
+  }
+  return entries;
+}
+
+bool CheckpointHook::ReserveSnapshot() {
+  StoreSnapshots* const snapshots = SnapshotsOf(*store_);
+  if (snapshots == nullptr) return false;
+  const std::vector<const Store::Entry*> entries = SavedEntries();
+  if (entries == snapshot_) return takes_snapshots_;
+  snapshot_ = entries;
+  const Status reserved = snapshots->Reserve(entries).status();
+  takes_snapshots_ = reserved.ok();
+  if (!reserved.ok()) {
+    notice_(absl::StrCat("training stops while checkpoints are copied, as the device has no memory for a copy: ",
+                         reserved.message()));
+  }
+  return takes_snapshots_;
+}
+
+Status CheckpointHook::SaveSnapshot(const std::string& path, const checkpoint::RunState& run,
+                                    std::vector<KeptTensor> kept, std::function<Status()> then) {
+  for (const Store::Entry* e : snapshot_) store_->Open(*e);
+  ASSIGN_OR_RETURN(std::shared_ptr<StoreSnapshot> snapshot, SnapshotsOf(*store_)->Take());
+  std::vector<checkpoint::TensorData> tensors;
+  std::vector<std::function<Status(void*)>> values;  // of them
+  absl::flat_hash_set<std::string> instead;
+  for (KeptTensor& k : kept) {
+    tensors.push_back({k.name, k.type, nullptr});
+    instead.insert(k.name);
+    values.emplace_back([bytes = std::move(k.bytes)](void* to) {
+      std::memcpy(to, bytes.data(), bytes.size());
+      return absl::OkStatus();
+    });
+  }
+  for (size_t i = 0; i < snapshot_.size(); ++i) {
+    const std::string& name = options_.names.at(snapshot_[i]->name);
+    if (instead.contains(name)) continue;
+    tensors.push_back({name, snapshot_[i]->type, nullptr});
+    values.emplace_back([snapshot, i](void* to) { return snapshot->Read(i, to); });
+  }
+  saver_.Start(
+      path, run, std::move(tensors),
+      [values = std::move(values)](size_t i, void* to) -> Status { return values[i](to); }, std::move(then),
+      companions_);
+  return absl::OkStatus();
 }
 
 StatusOr<std::string> CheckpointHook::SaveNow(const TrainState& state, const std::string& name) {

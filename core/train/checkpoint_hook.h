@@ -88,6 +88,13 @@ class CheckpointHook : public TrainHook {
   bool saved() const { return saved_; }
 
  private:
+  // A tensor as a checkpoint has it beside, or instead of, the store's of that name.
+  struct KeptTensor {
+    std::string name;
+    TensorType type;
+    std::string bytes;
+  };
+
   CheckpointHook(const CheckpointOptions& options, const Store* store, const Trainer* trainer,
                  std::function<void(const std::string&)> notice)
       : options_(options),
@@ -96,18 +103,17 @@ class CheckpointHook : public TrainHook {
         notice_(std::move(notice)),
         planned_(options.keeper.save_checkpoint_steps, 0, options.save_at_end) {}
   Status SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainState& state);
+  std::vector<const Store::Entry*> SavedEntries() const;
+  // Whether an accelerator has memory for a copy of what is saved: a save is made from it while training continues.
+  bool ReserveSnapshot();
+  // `kept` are in place of the store's tensors of these names.
+  Status SaveSnapshot(const std::string& path, const checkpoint::RunState& run, std::vector<KeptTensor> kept,
+                      std::function<Status()> then);
   // The state of this training as a checkpoint has it, in the next generation.
   checkpoint::RunState NextRun(const TrainState& state);
   Status Saved(checkpoint::CheckpointKeeper* keeper, const std::string& path);
   void NoteSaved(const checkpoint::CheckpointKeeper* keeper, const std::string& path);
   void NoteFailure(const Status& status) const;
-
-  // A tensor as a checkpoint has it beside, or instead of, the store's of that name.
-  struct KeptTensor {
-    std::string name;
-    TensorType type;
-    std::string bytes;
-  };
 
   // The ranks that save at the same steps; null: this rank alone.
   Groups* ranks() const { return options_.together != nullptr ? options_.together : options_.varying; }
@@ -145,6 +151,8 @@ class CheckpointHook : public TrainHook {
   PlannedWork planned_;
   std::string last_path_;
   checkpoint::Companions companions_;
+  std::vector<const Store::Entry*> snapshot_;  // what memory for snapshots was asked for
+  bool takes_snapshots_ = false;               // there is some
 };
 
 }  // namespace mslua

@@ -15,6 +15,7 @@ class EpochHook : public TrainHook {
       : progress_(progress), time_every_(time_every), time_steps_(time_steps), print_loss_(print_loss) {}
 
   int64_t NextStep(const TrainState& s) override { return counted_ == s.step ? s.step + 1 : s.step; }
+  bool only_reads() const override { return true; }
   Status AtStep(const TrainState& s) override;
   Status AtEpochBegin(const TrainState& s) override;
   Status AtEpochEnd(const TrainState& s) override;

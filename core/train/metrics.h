@@ -47,6 +47,7 @@ class MetricsHook : public TrainHook {
                                                        RecordHealth* health);
 
   int64_t NextStep(const TrainState& state) override { return next_; }
+  bool only_reads() const override { return true; }
   Status AtBegin(const TrainState& state) override;
   Status AtStep(const TrainState& state) override;
   Status AtEpochEnd(const TrainState& state) override;

@@ -58,6 +58,7 @@ class StatusLine : public TrainHook {
   void Show();
 
   int64_t NextStep(const TrainState& s) override { return seen_ == s.step ? s.step + 1 : s.step; }
+  bool only_reads() const override { return true; }
   Status AtStep(const TrainState& s) override;
   Status AtEpochBegin(const TrainState& s) override;
   Status AtEpochEnd(const TrainState& s) override;

@@ -19,6 +19,7 @@ class StepLossesHook : public TrainHook {
   StepLossesHook(Progress* progress, int64_t log_every) : progress_(progress), log_every_(log_every) {}
 
   int64_t NextStep(const TrainState& s) override { return counted_ == s.step ? s.step + 1 : s.step; }
+  bool only_reads() const override { return true; }
   Status AtStep(const TrainState& s) override;
   Status AtEpochBegin(const TrainState& s) override;
   void SaveCounters(Counters* counters) const override;

@@ -19,6 +19,9 @@ struct TrainProgress {
   std::array<std::atomic<float>, kLosses> losses;  // of step s (done, from 1) at (s - 1) % kLosses
   std::array<std::atomic<int64_t>, kLosses> ends;  // when they were done, by CoarseNow, as the losses
   int64_t first_step = 0;                          // steps done when this process began; set before it is shared
+  // The last boundary that a request may be too late for: `step`, or the next one where a step has begun while another
+  // runs.
+  std::atomic<int64_t> boundary{0};
 
   // The monotonic clock in steps of 4 ms, which costs a few nanoseconds.
   static int64_t CoarseNow() {

@@ -61,15 +61,16 @@ const char* PhaseName(TrainProgress::Phase phase) {
   return "?";
 }
 
-Trainer::Trainer() : batch_(std::make_unique<data::Batch>()) {}
+Trainer::Trainer() {
+  for (Begun& b : begun_) b.batch = std::make_unique<data::Batch>();
+}
 Trainer::~Trainer() = default;
 
 StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Executable* step, data::Loader* loader,
                                                    std::vector<ScheduledScalar> scalars, const TrainerOptions& options,
                                                    Console* console) {
   std::unique_ptr<Trainer> t(new Trainer);
-  t->executable_ = step;
-  t->shaped_ = ShapedOf(step);
+  t->SetExecutable(step);
   t->loader_ = loader;
   t->console_ = console;
   t->options_ = options;
@@ -122,6 +123,7 @@ StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Executable* step, data::Loade
     t->scalar_positions_.push_back(at == step->inputs().end() ? -1 : static_cast<int>(at - step->inputs().begin()));
   }
   t->current_.assign(t->scalars_.size(), kNone);
+  t->done_scalars_ = t->current_;
   t->overrides_.assign(t->scalars_.size(), kNone);
   return t;
 }
@@ -172,6 +174,7 @@ Status Trainer::Restore(const TrainState& state, const Counters& counters) {
   in_epoch_ = state.step_in_epoch > 0;
   progress_.first_step = state.step;
   progress_.step = state.step;
+  progress_.boundary = state.step;
   progress_.epoch = state.epoch;
   progress_.step_in_epoch = state.step_in_epoch;
   return loader_->Seek({state.epoch, state.step_in_epoch});
@@ -193,9 +196,15 @@ Status Trainer::Override(const std::string& input, double value, int64_t at) {
   return absl::NotFoundError(absl::StrCat("there is no scheduled scalar '", input, "'"));
 }
 
+void Trainer::SetExecutable(Executable* executable) {
+  executable_ = executable;
+  device_run_ = DeviceRunOf(executable);
+  shaped_ = ShapedOf(executable);
+}
+
 void Trainer::ReplaceExecutable(Executable* executable) {
   if (executable == executable_) return;
-  executable_ = executable;
+  SetExecutable(executable);
   // Bound and set again before the next step.
   bound_.assign(bound_.size(), nullptr);
   current_.assign(current_.size(), kNone);
@@ -206,16 +215,19 @@ OptimizerHistory Trainer::history() const {
 }
 
 void Trainer::ApplyLater() {
-  while (!later_.empty() && later_.front().at <= state_.step) {
+  while (!later_.empty() && later_.front().at <= state_.step + running_) {
     const LaterOverride due = later_.front();
     later_.erase(later_.begin());
     Override(due.input, due.value).IgnoreError();  // whose scalar is there
   }
 }
 
+// Of the step that begins.
 Status Trainer::SetScalars() {
   ApplyLater();
-  const OptimizerHistory done = history();
+  OptimizerHistory done = history();
+  done.steps += running_;
+  done.updates += running_;
   for (size_t i = 0; i < scalars_.size(); ++i) {
     double value = overrides_[i];
     if (std::isnan(value)) {
@@ -235,17 +247,19 @@ Status Trainer::SetScalars() {
   }
   // A step without a loss scale is an update, and counts on from those before.
   if (step_position_ >= 0)
-    executable_->SetScalarAt(step_position_, static_cast<double>(options_.before.updates + state_.step));
+    executable_->SetScalarAt(step_position_, static_cast<double>(options_.before.updates + state_.step + running_));
   if (updates_position_ >= 0) executable_->SetScalarAt(updates_position_, static_cast<double>(done.updates));
   return absl::OkStatus();
 }
 
 Status Trainer::RunHooks() {
   if (state_.step < next_hook_) return absl::OkStatus();
-  next_hook_ = INT64_MAX;
+  next_hook_ = next_stand_ = INT64_MAX;
   for (TrainHook* h : hooks_) {
     if (h->NextStep(state_) <= state_.step) RETURN_IF_ERROR(h->AtStep(state_));
-    next_hook_ = std::min(next_hook_, std::max(h->NextStep(state_), state_.step + 1));
+    const int64_t next = std::max(h->NextStep(state_), state_.step + 1);
+    next_hook_ = std::min(next_hook_, next);
+    if (!h->only_reads()) next_stand_ = std::min(next_stand_, next);
   }
   return absl::OkStatus();
 }
@@ -266,39 +280,99 @@ StatusOr<bool> Trainer::Step() {
 }
 
 StatusOr<bool> Trainer::StepImpl() {
-  if (!in_epoch_) {
-    for (TrainHook* h : hooks_) RETURN_IF_ERROR(h->AtEpochBegin(state_));
-    in_epoch_ = true;
+  if (running_ == 0) {
+    RETURN_IF_ERROR(next_failed_);
+    if (!in_epoch_) {
+      for (TrainHook* h : hooks_) RETURN_IF_ERROR(h->AtEpochBegin(state_));
+      in_epoch_ = true;
+    }
+    ASSIGN_OR_RETURN(const bool more, BeginStep());
+    if (!more) {
+      RETURN_IF_ERROR(EndEpoch());
+      return false;
+    }
   }
+  if (BeginsNext()) next_failed_ = BeginStep().status();
+  RETURN_IF_ERROR(EndStep());
+  return true;
+}
+
+// False at the end of the epoch's data. On the CPU the step runs when it ends.
+StatusOr<bool> Trainer::BeginStep() {
+  Begun& step = begun(state_.step + running_);
   progress_.Enter(TrainProgress::Phase::kData);
-  ASSIGN_OR_RETURN(const bool more, loader_->Next(batch_.get()));
-  if (!more) {
-    RETURN_IF_ERROR(EndEpoch());
-    return false;
-  }
+  ASSIGN_OR_RETURN(const bool more, loader_->Next(step.batch.get()));
+  if (!more) return false;
   for (size_t c = 0; c < column_positions_.size(); ++c) {
-    const void* data = batch_->columns[c].data;
+    const void* data = step.batch->columns[c].data;
     if (data == bound_[c]) continue;
     bound_[c] = data;
     executable_->BindInputAt(column_positions_[c], data);
   }
-  if (shaped_ != nullptr) shaped_->Select(batch_->shape);
+  if (shaped_ != nullptr) shaped_->Select(step.batch->shape);
+  for (size_t c = 0; ahead_ && c < step.batch->columns.size(); ++c) step.columns.push_back(loader_->Keep(c));
   RETURN_IF_ERROR(SetScalars());
+  step.scalars = current_;
   state_.whole = false;
+  if (device_run_ != nullptr) {
+    progress_.Enter(TrainProgress::Phase::kCompute);
+    const Status started = device_run_->Start();
+    broken_ = !started.ok();
+    RETURN_IF_ERROR(started);
+  }
+  ++running_;
+  return true;
+}
+
+// Whether a step may begin at all before those that run have ended. Code of users may look at everything between two
+// steps, and so do ranks that agree there.
+bool Trainer::MayRunAhead() const {
+  if (device_run_ == nullptr || device_run_->StepsAhead() < 2 || options_.agree || prepare_) return false;
+  const bool users = std::any_of(scalars_.begin(), scalars_.end(), [](const ScheduledScalar& s) { return !!s.user; });
+  return !users && !loader_->pipeline().foreign();
+}
+
+// Whether the next step begins now, while one runs.
+bool Trainer::BeginsNext() {
+  if (!ahead_ || !next_failed_.ok() || running_ == static_cast<int>(begun_.size())) return false;
+  const int64_t boundary = state_.step + running_;
+  if (boundary >= next_stand_ || (options_.max_steps > 0 && boundary >= options_.max_steps) ||
+      state_.step_in_epoch + running_ >= loader_->pipeline().size())
+    return false;
+  // As in Publish.
+  progress_.boundary.store(boundary);
+  return attention_.load() == 0;
+}
+
+// Of steps that are left because of an error the store has more than `state_` says.
+void Trainer::DropBegun() {
+  for (; running_ > 0; --running_) {
+    device_run_->Finish().IgnoreError();
+    state_.whole = false;
+  }
+  for (Begun& b : begun_) b.columns.clear();
+}
+
+// Ends the first of the steps that have begun.
+Status Trainer::EndStep() {
+  Begun& step = begun(state_.step);
   progress_.Enter(TrainProgress::Phase::kCompute);
-  RETURN_IF_ERROR(data::NameSample(executable_->Run(), *loader_, *batch_));
+  --running_;
+  const Status ran = device_run_ != nullptr ? device_run_->Finish() : executable_->Run();
+  RETURN_IF_ERROR(data::NameSample(ran, *loader_, *step.batch));
+  step.columns.clear();
+  std::swap(done_scalars_, step.scalars);
   progress_.Enter(TrainProgress::Phase::kBetween);
   const TensorView loss = executable_->Output(0);
   state_.loss = loss.type.dtype == DType::kF32 ? *loss.as<float>() : LoadAsDouble(loss.type.dtype, loss.data, 0);
-  state_.samples += batch_->valid;
+  state_.samples += step.batch->valid;
   ++state_.step;
   ++state_.step_in_epoch;
   Publish();
   RETURN_IF_ERROR(CheckLoss());
-  state_.whole = true;
+  state_.whole = running_ == 0 && !broken_;
   console_->Loss(state_.epoch + 1, state_.step_in_epoch, static_cast<float>(state_.loss));
-  RETURN_IF_ERROR(RunHooks());
-  return true;
+  return RunHooks();
 }
 
 Status Trainer::CheckLoss() {
@@ -326,8 +400,9 @@ void Trainer::Publish() {
   progress_.epoch.store(state_.epoch, std::memory_order_relaxed);
   progress_.step_in_epoch.store(state_.step_in_epoch, std::memory_order_relaxed);
   progress_.samples.store(state_.samples, std::memory_order_relaxed);
-  // Sequentially consistent, as is reading attention_: one of the two threads sees the other's word.
   progress_.step.store(state_.step);
+  // Sequentially consistent, as is reading attention_: one of the two threads sees the other's word.
+  progress_.boundary.store(state_.step);
 }
 
 // What the word between steps asks for.
@@ -357,10 +432,13 @@ Status Trainer::Loop() {
     if (stop) return absl::CancelledError("stopped on request");
   }
   while (state_.epoch < options_.epochs && (options_.max_steps == 0 || state_.step < options_.max_steps)) {
-    if (attention_.load() != 0) RETURN_IF_ERROR(Attend());
+    if (running_ == 0) {
+      ahead_ = MayRunAhead();
+      if (attention_.load() != 0) RETURN_IF_ERROR(Attend());
+    }
     RETURN_IF_ERROR(StepImpl().status());
     if (prepare_) RETURN_IF_ERROR(prepare_());
-    bool stop = stop_requested();
+    bool stop = running_ == 0 && stop_requested();
     if (options_.agree) {
       ASSIGN_OR_RETURN(stop, options_.agree(stop));
     }
@@ -379,6 +457,7 @@ Status Trainer::Run() {
   }
   const auto start = std::chrono::steady_clock::now();
   if (outcome.ok()) outcome = Loop();
+  DropBegun();
   seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   console_->Flush();
   progress_.Enter(TrainProgress::Phase::kDone);

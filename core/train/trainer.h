@@ -1,7 +1,9 @@
 // The step loop: reads data, runs one executable per step, prints losses. Between steps it reads one atomic word. Other
-// code runs only if that word is set or a hook is due.
+// code runs only if that word is set or a hook is due. On a device the next step begins before the loss of the one that
+// runs is read, where nothing needs the training to stand between the two.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -10,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/runtime/device_run.h"
 #include "core/runtime/executable.h"
 #include "core/schedule/declare/schedule.h"
 #include "core/train/console.h"
@@ -57,6 +60,9 @@ class TrainHook {
   virtual void AtEnd(const TrainState& state, const Status& outcome) {}
   virtual void SaveCounters(Counters* counters) const {}
   virtual void RestoreCounters(const Counters& counters) {}
+  // Whether AtStep only reads: the state, the trainer's scalars, outputs of the step that update nothing. It may then
+  // be called while the next step runs.
+  virtual bool only_reads() const { return false; }
 };
 
 // Somebody who acts between two steps when asked to: the control plane.
@@ -151,15 +157,16 @@ class Trainer {
   // Those that are to come, by `at`.
   const std::vector<LaterOverride>& later_overrides() const { return later_; }
   const std::vector<ScheduledScalar>& scalars() const { return scalars_; }
-  double ScalarNow(int i) const { return current_[i]; }
+  // Of the last step that is done; NaN before there is one.
+  double ScalarNow(int i) const { return done_scalars_[i]; }
 
   // Async-signal-safe: the loop stops at the next boundary.
   void RequestStop() { attention_.fetch_or(kStop); }
   bool stop_requested() const { return (attention_.load() & kStop) != 0; }
   // At a boundary: the step after which a stop that is requested there ends training.
   int64_t StepOfStop() const;
-  // Any thread: the listener is called at the next boundary. Of a boundary that progress().step reports afterwards as
-  // not yet reached, the listener is sure to hear.
+  // Any thread: the listener is called at the next boundary. Of a boundary that progress().boundary reports afterwards
+  // as not yet passed, the listener is sure to hear.
   void RequestBoundary() { attention_.fetch_or(kBoundary); }
   // Before Run, or at a boundary; null for none. Not owned.
   void SetBoundaryListener(BoundaryListener* listener) { listener_ = listener; }
@@ -176,7 +183,15 @@ class Trainer {
   double data_seconds() const;
 
  private:
+  // A step that has begun. Its batch is kept until it has ended, for the sample that an error names.
+  struct Begun {
+    std::unique_ptr<data::Batch> batch;
+    std::vector<std::shared_ptr<void>> columns;
+    std::vector<double> scalars;
+  };
+
   Trainer();
+  void SetExecutable(Executable* executable);
   Status SetScalars();
   void ApplyLater();
   Status RunHooks();
@@ -186,6 +201,12 @@ class Trainer {
   void Publish();
   Status Loop();
   StatusOr<bool> StepImpl();
+  StatusOr<bool> BeginStep();
+  Status EndStep();
+  bool MayRunAhead() const;
+  bool BeginsNext();
+  void DropBegun();
+  Begun& begun(int64_t step) { return begun_[static_cast<size_t>(step) % begun_.size()]; }
 
   static constexpr uint32_t kStop = 1, kBoundary = 2;
 
@@ -206,7 +227,7 @@ class Trainer {
   std::vector<TrainHook*> hooks_;
   int64_t next_hook_ = 0;
   TrainState state_;
-  std::unique_ptr<data::Batch> batch_;
+  DeviceRun* device_run_ = nullptr;     // of the executable; null on the CPU
   std::atomic<uint32_t> attention_{0};  // the one word that is read between steps
   BoundaryListener* listener_ = nullptr;
   TrainProgress progress_;
@@ -214,6 +235,13 @@ class Trainer {
   double seconds_ = 0;
   std::vector<std::string> interventions_;
   ShapedExecutable* shaped_ = nullptr;  // executable_, where batches have several shapes
+  std::vector<double> done_scalars_;    // of the last step that is done
+  std::array<Begun, 2> begun_;          // by the step's number
+  int running_ = 0;                     // steps that have begun and not ended; state_.step is the first one's number
+  bool ahead_ = false;                  // a step may begin while another runs
+  bool broken_ = false;                 // the store may have a part of a step that could not begin
+  int64_t next_stand_ = 0;              // the next boundary with a hook that does not only read
+  Status next_failed_;                  // of a step that was to begin while another ran: to be told after that one
 };
 
 }  // namespace mslua

@@ -636,13 +636,23 @@ function M.lr_find()
   return require("mslua.lr_find").run(model_of(recipe, size):train_spec(a), steps)
 end
 
---- `mslua plan R -n N`: the graph of rank 0 of N; where the job has one rank and the recipe another device_num, that.
+-- Whether checkpoints are written while training continues.
+local function saves_beside_training(recipe)
+  local config = recipe.checkpoint
+  for _, callback in ipairs(recipe.callbacks) do
+    if callback.add_to == callbacks.ModelCheckpoint.add_to then config = callback.config end
+  end
+  return config ~= nil and config.async_save
+end
+
+--- `mslua plan R -n N`: whether checkpoints are written while training continues, and the graph of rank 0 of N; where
+--- the job has one rank and the recipe another device_num, that.
 function M.plan()
   local recipe = M.load()
   local asked = parallel_context.given().device_num
   if core.options.ranks == 1 and asked and asked > 1 and not core.options.ranks_given then return asked end
   parallel_context.check_runnable "plan"
-  return train_spec(recipe, recipe:columns()).graph
+  return saves_beside_training(recipe), train_spec(recipe, recipe:columns()).graph
 end
 
 --- `mslua recipes check R`: traces its training step, and names lines that are decided while tracing; 2 when there are

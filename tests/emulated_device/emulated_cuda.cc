@@ -5,9 +5,10 @@
 // their events restrict (EMULATED_DEVICE_SEED chooses it). Device memory cannot be read or written by host code
 // (a segmentation fault), begins with the bytes 0xcd and lies between guard bytes, which are checked. Threads of a
 // block that meet at barriers are fibers, resumed in an order that EMULATED_DEVICE_ORDER chooses (forward, backward,
-// random). EMULATED_DEVICE_FAIL=NAME:K makes the K-th call of a function fail. EMULATED_DEVICE_COUNT says how many
-// devices there are (8), EMULATED_DEVICE_MEMORY how much memory each has, in bytes (4 GiB). What is still held when the
-// process ends is written to the file EMULATED_DEVICE_LEAKS.
+// random). EMULATED_DEVICE_FAIL=NAME:K makes the K-th call of a function fail. EMULATED_DEVICE_HANG=K: the K-th launch
+// of a captured graph never ends, and no call returns any more, since all wait for the lock that the waiting one holds.
+// EMULATED_DEVICE_COUNT says how many devices there are (8), EMULATED_DEVICE_MEMORY how much memory each has, in bytes
+// (4 GiB). What is still held when the process ends is written to the file EMULATED_DEVICE_LEAKS.
 #include "tests/emulated_device/emulated_cuda.h"
 
 #include <dlfcn.h>
@@ -106,6 +107,7 @@ struct Emulation {
   std::map<std::string, int> calls;
   std::string failing;
   int failing_call = 0;
+  int launches = 0, hanging = 0;  // of graphs; the one that never ends, from 1
   int devices = 8;
   size_t memory = size_t{4} << 30, used = 0, top = 0;
   char* base = nullptr;
@@ -127,6 +129,7 @@ struct Emulation {
       return text == nullptr ? fallback : std::atoll(text);
     };
     devices = static_cast<int>(number("EMULATED_DEVICE_COUNT", devices));
+    hanging = static_cast<int>(number("EMULATED_DEVICE_HANG", hanging));
     memory = static_cast<size_t>(number("EMULATED_DEVICE_MEMORY", static_cast<long long>(memory)));
     random.seed(static_cast<unsigned>(number("EMULATED_DEVICE_SEED", 1)));
     if (const char* const text = std::getenv("EMULATED_DEVICE_ORDER")) order = text;
@@ -640,6 +643,7 @@ Result cuGraphInstantiateWithFlags(GraphExec* exec, GraphHandle graph, unsigned 
 }
 Result cuGraphLaunch(GraphExec exec, StreamHandle stream) {
   ENTER(cuGraphLaunch);
+  if (++E().launches == E().hanging) return Enqueue(stream, [] { return kWaiting; });
   const std::vector<Work> works = exec->works;
   return Enqueue(stream, [works] {
     for (const Work& work : works) {

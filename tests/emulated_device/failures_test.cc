@@ -13,6 +13,7 @@
 #include "core/graph/builder.h"
 #include "core/runtime/device_run.h"
 #include "core/runtime/executable.h"
+#include "core/runtime/store_snapshot.h"
 #include "tests/emulated_device/use_emulated_device.h"
 
 namespace mslua {
@@ -95,8 +96,15 @@ Status RunAll(Device* device) {
   RETURN_IF_ERROR(executable->Run());
   executable->SetTimeline(nullptr);
   RETURN_IF_ERROR(convolved(0.25f));
+  // A snapshot that is read when another step has run.
+  RETURN_IF_ERROR(SnapshotsOf(store)->Reserve({store.Find("w")}).status());
+  ASSIGN_OR_RETURN(const auto snapshot, SnapshotsOf(store)->Take());
+  RETURN_IF_ERROR(executable->Run());
+  float then[64] = {};
+  RETURN_IF_ERROR(snapshot->Read(0, then));
+  if (then[63] != 0.125f) return absl::DataLossError("a wrong snapshot");
   RETURN_IF_ERROR(store.Read(*store.Find("w")).status());
-  if (w.as<float>()[0] != 0.125f) return absl::DataLossError("a wrong result");
+  if (w.as<float>()[0] != 0.0625f) return absl::DataLossError("a wrong result");
   RETURN_IF_ERROR(device->FreeBytes().status());
   return absl::OkStatus();
 }

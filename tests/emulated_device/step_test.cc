@@ -17,6 +17,7 @@
 #include "core/runtime/device_run.h"
 #include "core/runtime/executable.h"
 #include "core/runtime/profile.h"
+#include "core/runtime/store_snapshot.h"
 #include "tests/emulated_device/use_emulated_device.h"
 
 namespace mslua {
@@ -131,6 +132,52 @@ TEST_F(StepTest, AStepTooManyIsAnError) {
   ASSERT_TRUE(DeviceRunOf(e->get())->Finish().ok());
   ASSERT_TRUE(DeviceRunOf(e->get())->Finish().ok());
   EXPECT_FALSE(DeviceRunOf(e->get())->Finish().ok());
+}
+
+// A snapshot is of the moment at which it was taken, in any order of the streams' work: the step that follows changes
+// the parameter, and has ended, before the snapshot is read.
+TEST_F(StepTest, ASnapshotHasTheValuesOfItsMomentInAHundredOrdersOfStreams) {
+  constexpr size_t kBytes = kColumns * kClasses * sizeof(float);
+  constexpr size_t kTimes = 12;     // so often w is in the snapshot, so that a copy comes late in most orders
+  std::vector<std::string> wanted;  // w after each step
+  for (unsigned seed = 0; seed <= 100; ++seed) {
+    emulation_.order("forward", seed);
+    Store store;
+    const auto e = Make(&store);
+    ASSERT_TRUE(e.ok()) << e.status();
+    const auto host = store.Add("host", kState, {DType::kF32, {1}});
+    ASSERT_TRUE(host.ok());
+    const auto before = device_->FreeBytes();
+    std::vector<const Store::Entry*> entries(kTimes, store.Find("w"));
+    entries.push_back(store.Find("host"));
+    const auto reserved = SnapshotsOf(store)->Reserve(entries);
+    ASSERT_TRUE(reserved.ok()) << reserved.status();
+    EXPECT_EQ(*reserved, static_cast<int64_t>(kTimes) * SnapshotBytes((*e)->graph()));
+    EXPECT_EQ(*before - *device_->FreeBytes(), *reserved);
+    for (int step = 0; step < 6; ++step) {
+      *host->as<float>() = 5;
+      std::unique_ptr<StoreSnapshot> snapshot;
+      if (step > 0 && seed > 0) {
+        auto taken = SnapshotsOf(store)->Take();
+        ASSERT_TRUE(taken.ok()) << taken.status();
+        snapshot = *std::move(taken);
+      }
+      *host->as<float>() = 6;
+      Bind(e->get(), step);
+      ASSERT_TRUE((*e)->Run().ok());
+      if (seed == 0) wanted.push_back(Bits(*store.Read(*store.Find("w"))));
+      if (snapshot == nullptr) continue;
+      std::string w(kBytes, '?');
+      float other = 0;
+      for (size_t i = 0; i < kTimes; ++i) {
+        ASSERT_TRUE(snapshot->Read(i, &w[0]).ok());
+        ASSERT_EQ(w, wanted[static_cast<size_t>(step) - 1]) << "seed " << seed << ", step " << step;
+      }
+      ASSERT_TRUE(snapshot->Read(kTimes, &other).ok());
+      ASSERT_EQ(other, 5);
+    }
+  }
+  EXPECT_NE(wanted[0], wanted[5]);
 }
 
 TEST_F(StepTest, TakesTheMemoryThatAPlanSays) {

@@ -113,6 +113,27 @@ train from.cpu epochs=1
 train from.cpu --device cuda --resume=last
 near "resumed on the device" 1e-4 whole/rank_0.log from.cpu/rank_0.log
 
+# Steps that begin before the loss of the one before is read print the lines of steps that are waited for, and save the
+# same bytes.
+train single --device cuda context.device_check=true
+cmp -s whole/rank_0.log single/rank_0.log || fail "steps that begin ahead: the logs differ"
+alike_checkpoints() {
+  for saved in "$1"/ckpt/*.ckpt; do
+    cmp -s "$saved/rank_0.safetensors" "$2/ckpt/${saved##*/}/rank_0.safetensors" || fail "$3: ${saved##*/} differs"
+  done
+  [ -e "$saved" ] || fail "$3: there are no checkpoints"
+}
+alike_checkpoints whole single "steps that begin ahead"
+
+# A checkpoint that is written while training continues has the bytes of its step. Where the device has too little
+# memory for the copy, training says so and waits.
+train waits --device cuda every=7
+train beside --device cuda every=7 checkpoint.async_save=true
+alike_checkpoints waits beside "saved beside the training"
+EMULATED_DEVICE_MEMORY=1720000 train crowded --device cuda every=7 checkpoint.async_save=true
+expect "too little memory for a copy" 0 "training stops while checkpoints are copied"
+alike_checkpoints waits crowded "saved without a copy"
+
 # Without the libraries: one line, and the exit code.
 mkdir nothing
 MSLUA_CUDA_LIBRARIES=$TEST_TMPDIR/nothing run "$mslua" train "$recipes/quickstart.lua" --device cuda
