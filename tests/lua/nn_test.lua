@@ -37,6 +37,15 @@ check.case("Conv2d", function()
   local biased = nn.Conv2d(1, 2, 1, { weight_init = "ones", has_bias = true, bias_init = ms.Tensor { 0, 10 } })
   check.equal(values(biased(x))[1][2][1], { 11, 12, 13 })
   check.fails_here("group = 2 does not divide", function() nn.Conv2d(3, 4, 1, { group = 2 }) end)
+  check.fails_here("Conv2d: kernel_size: expected one number or 2, got", function() nn.Conv2d(1, 1, { 3, 3, 3 }) end)
+  check.fails_here("Conv2d: stride: expected one number or 2, got",
+    function() nn.Conv2d(1, 1, 3, { stride = { 1, 2, 3 } }) end)
+  check.fails_here("Conv2dTranspose: dilation: expected one number or 2, got",
+    function() nn.Conv2dTranspose(1, 1, 3, { dilation = { 1, 1, 1 } }) end)
+  check.fails_here("Upsample: scale_factor: expected one number or 2, got", function() nn.Upsample { 2, 3, 4 } end)
+  local size = { 3 }
+  nn.Conv2d(1, 1, size)
+  check.equal(#size, 1)
 end)
 
 check.case("Conv2dTranspose", function()

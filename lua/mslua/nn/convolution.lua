@@ -5,27 +5,16 @@ local ops = require "mslua.ops"
 
 local M = {}
 
---- Height and width: of one number or of {height, width}.
----@param v integer|integer[]
----@return integer[]
-function M.pair(v)
-  if type(v) == "table" then return { v[1], v[2] or v[1] } end
-  return { v, v }
-end
-
---- Depth, height and width, or what else is in a row: one number for all of them or a list of n.
+--- Height and width, or what else is in a row: one number for all of them or a list of n.
 ---@param name string of the class and the argument, for messages: "Conv3d: stride"
 ---@param v integer|integer[]
 ---@param n integer
 ---@return integer[]
 function M.each(name, v, n)
-  local list = type(v) == "table" and v or { v }
-  if #list == 1 then
-    for i = 2, n do list[i] = list[1] end
-    return { unpack(list, 1, n) }
-  end
-  if #list ~= n then errors.fail("%s: expected one number or %d, got %s", name, n, errors.show(v)) end
-  return list
+  local list, each = type(v) == "table" and v or { v }, {}
+  if #list ~= 1 and #list ~= n then errors.fail("%s: expected one number or %d, got %s", name, n, errors.show(v)) end
+  for i = 1, n do each[i] = list[i] or list[1] end
+  return each
 end
 
 --- Before and after each of n dimensions: of one number, of one number a dimension, or of two.

@@ -5,7 +5,7 @@ local convolution = require "mslua.nn.convolution"
 
 local Conv2d = Cell:extend "Conv2d"
 
-local bind, pair = convolution.signature "Conv2d", convolution.pair
+local bind = convolution.signature "Conv2d"
 
 --- A convolution of images [n, c, h, w]: `nn.Conv2d(3, 64, 7, {stride = 2, pad_mode = "pad", padding = 3})`. pad_mode:
 --- "same" gives ceil(size / stride), "valid" takes no padding, "pad" takes `padding` (one number, {height, width} or
@@ -15,16 +15,17 @@ local bind, pair = convolution.signature "Conv2d", convolution.pair
 --- weight_init, bias_init
 function Conv2d:init(...)
   local a = bind(...)
-  local height, width = unpack(pair(a.kernel_size))
+  local function pair(name) return convolution.each("Conv2d: " .. name, a[name], 2) end
+  local height, width = unpack(pair "kernel_size")
   convolution.parameters(self, a, { a.out_channels, a.in_channels / a.group, height, width })
   self.op = ops.Conv2D {
-    stride = pair(a.stride), pad_mode = a.pad_mode,
+    stride = pair "stride", pad_mode = a.pad_mode,
     padding = type(a.padding) == "table" and a.padding or { a.padding },
-    dilation = pair(a.dilation), group = a.group,
+    dilation = pair "dilation", group = a.group,
   }
   local shown = height == width and height or height .. "x" .. width
   self.shown = ("%d -> %d, kernel %s, stride %s, %s"):format(a.in_channels, a.out_channels, shown,
-    pair(a.stride)[1], a.pad_mode)
+    pair "stride"[1], a.pad_mode)
 end
 
 --- x [n, in, h, w] gives [n, out, p, q].

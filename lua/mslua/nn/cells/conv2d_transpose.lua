@@ -7,7 +7,6 @@ local convolution = require "mslua.nn.convolution"
 local Conv2dTranspose = Cell:extend "Conv2dTranspose"
 
 local bind = convolution.signature("Conv2dTranspose", { "output_padding", "integer|integers", 0, min = 0 })
-local pair = convolution.pair
 
 --- The transpose of a convolution, from small images to large ones: `nn.Conv2dTranspose(64, 32, 2, {stride = 2})`.
 --- pad_mode: "same" gives size * stride, "valid" takes no padding, "pad" removes `padding` and adds output_padding,
@@ -16,9 +15,10 @@ local pair = convolution.pair
 --- has_bias, weight_init, bias_init
 function Conv2dTranspose:init(...)
   local a = bind(...)
-  local kernel = pair(a.kernel_size)
-  self:prepare(a, kernel, pair(a.stride), pair(a.dilation), convolution.sides("Conv2dTranspose", a.padding, 2),
-    pair(a.output_padding))
+  local function pair(name) return convolution.each("Conv2dTranspose: " .. name, a[name], 2) end
+  local kernel = pair "kernel_size"
+  self:prepare(a, kernel, pair "stride", pair "dilation", convolution.sides("Conv2dTranspose", a.padding, 2),
+    pair "output_padding")
   convolution.parameters(self, a, { a.in_channels, a.out_channels / a.group, kernel[1], kernel[2] })
   self.shown = ("%d -> %d, kernel %dx%d, stride %dx%d, %s"):format(a.in_channels, a.out_channels, kernel[1],
     kernel[2], self.stride[1], self.stride[2], a.pad_mode)

@@ -13,7 +13,9 @@ local bind = args.signature("Upsample", {
 
 --- Repeats the pixels of images: `nn.Upsample(2)`, `nn.Upsample {2, 3}` for height and width. (scale_factor, mode =
 --- "nearest")
-function Upsample:init(...) self.scale = convolution.pair(bind(...).scale_factor) end
+function Upsample:init(...)
+  self.scale = convolution.each("Upsample: scale_factor", bind(...).scale_factor, 2)
+end
 
 --- x [n, c, h, w] gives [n, c, h * scale, w * scale].
 function Upsample:construct(x)
