@@ -28,8 +28,8 @@ constexpr int64_t kFilesOfRank = 3, kFilesOfLauncher = 16;
 constexpr int64_t kFilesOfProcess = 32;
 // A rank computes on one thread at least, and hears of the job's end on another.
 constexpr int64_t kTasksOfRank = 2;
-// MiB that the smallest recipe's rank shares with no other.
-constexpr int64_t kMemoryOfRank = 8;
+// MiB that the smallest recipe's rank shares with no other: 5 of its own, and what the kernel keeps of it.
+constexpr int64_t kMemoryOfRank = 6;
 
 // MiB; the largest number where the kernel does not say it.
 int64_t AvailableMemory() {

@@ -43,10 +43,10 @@ TEST(ThisHost, MoreRanksThanTheLimitsAllowAreRefused) {
   limits.open_files = 8;
   EXPECT_THAT(std::string(CheckRanks(2, limits).message()), HasSubstr("start at most 0 ranks"));
   limits = HostLimits();
-  limits.memory = 800;
+  limits.memory = 600;
   EXPECT_TRUE(CheckRanks(100, limits).ok());
   EXPECT_EQ(CheckRanks(101, limits).message(),
-            "-n 101: a rank of the smallest recipe takes 8 MiB of memory, and 800 MiB are free: start at most 100 "
+            "-n 101: a rank of the smallest recipe takes 6 MiB of memory, and 600 MiB are free: start at most 100 "
             "ranks here, or use more hosts");
   EXPECT_GT(LimitsHere().memory, 1);
   EXPECT_LT(LimitsHere().memory, int64_t{1} << 30);
