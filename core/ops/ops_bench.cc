@@ -80,6 +80,11 @@ std::vector<Row> Rows() {
     rows.push_back({"transpose", {data({32, 64, 56, 56})}, {{"perm", Ints{0, 2, 3, 1}}}});
     rows.push_back({"transpose", {data({32, 56, 56, 64})}, {{"perm", Ints{0, 3, 1, 2}}}});
     rows.push_back({"transpose", {data({32, 3, 224, 224})}, {{"perm", Ints{0, 2, 3, 1}}}});
+    for (const Ints& axes : {Ints{0}, Ints{1}, Ints{0, 2}, Ints{1, 3}})
+      for (const char* op : {"reduce_sum", "reduce_max"})
+        rows.push_back({op, {data({16, 64, 32, 32})}, {{"axis", axes}}});
+    rows.push_back({"softmax", {data({64, 256, 64})}, {{"axis", int64_t{1}}}});
+    rows.push_back({"cumsum", {data({1024, 1024})}, {{"axis", int64_t{0}}}});
     rows.push_back({"split", {data({2048, 384})}, {{"axis", int64_t{1}}, {"output_num", int64_t{3}}}});
     rows.push_back({"concat", std::vector<TensorType>(3, data({2048, 128})), {{"axis", int64_t{1}}}});
     rows.push_back({"concat", {data({32, 128, 28, 28}), data({32, 64, 28, 28})}, {{"axis", int64_t{1}}}});
