@@ -323,5 +323,24 @@ TEST_F(CheckpointTest, PartsOfRanksBecomeOneFileOrStay) {
   EXPECT_EQ(Entries(), 2);  // nothing is left beside them
 }
 
+// A tokenizer's files, say.
+TEST_F(CheckpointTest, CompanionsLieInTheFolder) {
+  using Files = std::vector<std::pair<std::string, std::string>>;
+  const Companions companions = std::make_shared<const Files>(Files{{"tokenizer.json", "{}"}, {"vocab.txt", "a\n"}});
+  const auto check = [&](const std::string& path) {
+    EXPECT_TRUE(VerifyCheckpoint(path).ok());
+    for (const auto& [name, content] : *companions) {
+      std::ifstream file(path + "/" + name, std::ios::binary);
+      EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), content) << path << " " << name;
+    }
+  };
+  ASSERT_TRUE(SaveCheckpoint(At("net-2_17.ckpt"), Run(), Tensors(), companions).ok());
+  check(At("net-2_17.ckpt"));
+  const auto writer = *CheckpointWriter::Create(At("net-2_18.ckpt"), companions);
+  const std::vector<ShardData> shards = {{"w", DType::kF32, w_.data(), {{4, 6}, {0, 0}, {4, 6}}}};
+  ASSERT_TRUE(writer->CommitWhole(Run(), {*WritePart(writer->folder(), 0, shards)}).ok());
+  check(At("net-2_18.ckpt"));
+}
+
 }  // namespace
 }  // namespace mslua::checkpoint
