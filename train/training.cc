@@ -247,10 +247,11 @@ StatusOr<bool> Training::AgreeToStop(bool stop) {
   constexpr int32_t kGoOn = 0, kDone = 1 << 20, kBreakOff = kDone + 1;
   const int32_t hit = endpoint_ == nullptr ? kGoOn : endpoint_->boundary().BreakHit(trainer_->state());
   const int32_t mine = !stop ? hit : progress().stopped ? kDone : kBreakOff + SignalScope::Request();
-  std::array<int32_t, 2> wishes = {mine, static_cast<int32_t>(resuming_.kept().pace())};
+  // Of the paces the smallest: a rank for which all the others have waited has seen a shorter step than they.
+  std::array<int32_t, 2> wishes = {mine, -static_cast<int32_t>(resuming_.kept().pace())};
   RETURN_IF_ERROR(LargestOfRanks(*together(), absl::MakeSpan(wishes), "the end of a step"));
   const int32_t wish = wishes[0];
-  resuming_.kept().AgreeOn(wishes[1]);
+  resuming_.kept().AgreeOn(-wishes[1]);
   progress().stopped = wish == kDone;
   if (wish >= kBreakOff) SignalScope::Heed(wish - kBreakOff);
   if (wish > kGoOn && wish < kDone) {

@@ -73,7 +73,7 @@ class Turns {
   Status Prepare();
   // The same between two turns: what has changed since the last one is to be committed now.
   Status PrepareNow();
-  // After all ranks have prepared. `pace`: the largest of the ranks' wishes, so that they commit the same turns.
+  // After all ranks have prepared. `pace`: the smallest of the ranks' wishes, so that they commit the same turns.
   void Commit(int64_t pace);
   // How many turns this rank wants to make before the next commit.
   int64_t pace() const { return pace_; }
