@@ -1,4 +1,5 @@
 #include "absl/strings/str_cat.h"
+#include "core/optim/declare/adam_step.h"
 #include "core/optim/define.h"
 
 namespace mslua {
@@ -9,19 +10,9 @@ constexpr char kDoc[] =
     "beta2 * v + (1 - beta2) * g^2; new_param = param - lr * (d / (1 - beta1^step)) / (sqrt(w / (1 - beta2^step)) + "
     "eps). d is m, and beta1 * m + (1 - beta1) * g with use_nesterov. ";
 
-// The update, with `v` in the place of w.
 std::vector<Value> Step(UpdateOperands& u, bool largest) {
-  // 1 - beta^step, which loses digits when it is computed as written.
-  u.Let("rate", "lr / -expm1(step * log(beta1))");
-  u.Let("correction", "1 / -expm1(step * log(beta2))");
-  u.Let("grad", "grad + weight_decay * param");
-  std::vector<Value> state = {u.Let("m", "beta1 * m + (1 - beta1) * grad"),
-                              u.Let("v", "beta2 * v + (1 - beta2) * grad * grad")};
-  u.Let("d", u.attrs().Bool("use_nesterov") ? "beta1 * m + (1 - beta1) * grad" : "m");
-  if (largest) state.push_back(u.Let("w", "max(w, v)"));
-  u.Let("param", absl::StrCat("param - rate * d / (sqrt(", largest ? "w" : "v", " * correction) + eps)"));
-  state.insert(state.begin(), u.Get("param"));
-  return u.Results(state);
+  const char* const direction = u.attrs().Bool("use_nesterov") ? "beta1 * m + (1 - beta1) * grad" : "m";
+  return AdamStep(u, {"grad + weight_decay * param", direction, "param"}, largest);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include "absl/strings/str_cat.h"
+#include "core/optim/declare/adam_step.h"
 #include "core/optim/define.h"
 
 namespace mslua {
@@ -10,16 +11,7 @@ constexpr char kDoc[] =
     "- beta2^step)) + eps). ";
 
 std::vector<Value> Step(UpdateOperands& u, bool largest) {
-  // 1 - beta^step, which loses digits when it is computed as written.
-  u.Let("rate", "lr / -expm1(step * log(beta1))");
-  u.Let("correction", "1 / -expm1(step * log(beta2))");
-  std::vector<Value> state = {u.Let("m", "beta1 * m + (1 - beta1) * grad"),
-                              u.Let("v", "beta2 * v + (1 - beta2) * grad * grad")};
-  if (largest) state.push_back(u.Let("w", "max(w, v)"));
-  u.Let("decay", "1 - lr * weight_decay");
-  u.Let("param", absl::StrCat("param * decay - rate * m / (sqrt(", largest ? "w" : "v", " * correction) + eps)"));
-  state.insert(state.begin(), u.Get("param"));
-  return u.Results(state);
+  return AdamStep(u, {"grad", "m", "param * (1 - lr * weight_decay)"}, largest);
 }
 
 }  // namespace
