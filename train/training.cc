@@ -65,14 +65,14 @@ Status CompareDatasets(Groups& groups, const TrainingData& data) {
   return absl::OkStatus();
 }
 
-// Rows of a batch, in the mean over an epoch's batches.
+// Rows of a batch, on average over an epoch's batches.
 double RowsOfBatch(const data::Pipeline& pipeline) {
   double rows = 0;
   for (int64_t s = 0; s < pipeline.shapes(); ++s) rows += pipeline.share(s) * static_cast<double>(pipeline.rows(s));
   return rows;
 }
 
-// Tokens of a batch of text, whose rows are ids, in the mean over an epoch's batches; 0: samples are something else.
+// Tokens of a batch of text, whose rows are ids, on average over an epoch's batches; 0: samples are something else.
 double TokensOfBatch(const data::Pipeline& pipeline) {
   double tokens = 0;
   for (int64_t s = 0; s < pipeline.shapes(); ++s) {

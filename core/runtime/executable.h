@@ -64,9 +64,9 @@ class Executable {
   virtual Status BindInput(absl::string_view name, const void* data) = 0;
   // The same by position among inputs() (no look-up).
   virtual void BindInputAt(int position, const void* data) = 0;
-  // Has output `i` made at `data` in this and following runs, dense, aligned as AllocateAligned; it must stay valid
-  // during Run. False where the output lies elsewhere for a reason of its own (it is an input, a constant, another
-  // output, or updates the store): it is found by Output, as ever.
+  // Has this and following runs write output `i` to `data`, dense, which begins at a multiple of 64 bytes and must stay
+  // valid during Run. False where the plan puts it elsewhere (it is an input, a constant or another output too, or
+  // updates the store): Output says where.
   virtual bool BindOutput(int i, void* data) = 0;
   // Sets a scalar input (such as the learning rate), converted to its type.
   virtual Status SetScalar(absl::string_view name, double value) = 0;

@@ -24,7 +24,7 @@ struct MetricsOptions {
   // times, and so on: of n records that `every` asks for, about limit * log2(n / limit) are written. Evaluations are
   // counted, and thinned, by themselves.
   int64_t limit = 10000;
-  double rows = 0;  // samples of a step, over all ranks, in the mean; 0: not known
+  double rows = 0;  // samples of a step, over all ranks, on average; 0: not known
 };
 
 // Whether lines of metrics.jsonl have this key, whatever the recipe is.
@@ -36,8 +36,8 @@ int64_t StepOfMetrics(absl::string_view line, bool* loss);
 //   {"step":156,"epoch":1,"loss":2.0084016,"lr":0.1,"samples_per_s":812.3,"data_wait":0.02}
 // With "grad_norm" where the step computes it and, at most ten times a second, "tflops" (10^12 floating point
 // operations a second of this rank, since they were written last), "peak_memory" (bytes of this process), "time"
-// (seconds since 1970) and "samples" (the step times the samples of a step of all ranks, in
-// the mean).
+// (seconds since 1970) and "samples" (the step times the samples of a step of all ranks, on
+// average).
 //   {"step":390,"epoch":1,"eval_loss":0.91,"top1":0.682}
 class MetricsHook : public TrainHook {
  public:
