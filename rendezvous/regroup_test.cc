@@ -29,13 +29,13 @@ bool Eventually(const std::function<bool()>& holds) {
 
 class Regroup : public ::testing::Test {
  protected:
-  void Start(int workers, uint16_t port = 0, int spares = 0) {
+  void Start(int workers, uint16_t port = 0, int spares = 0, bool recover = true) {
     SchedulerOptions options;
     options.spares = spares;
     options.endpoint = {"127.0.0.1", port};
     options.secret = kSecret;
     options.workers = workers;
-    options.recover = true;
+    options.recover = recover;
     options.on_epoch = [this](const JobEpoch& e) {
       epoch_ = e.number;
       return keeps_;
@@ -179,6 +179,18 @@ TEST_F(Regroup, AnEndBeforeAllHaveLeftIsHeardByThoseThatHaveNot) {
   members[0].reset();  // it ends without leaving, and nobody has left
   const Status end = members[1]->AwaitEnd(absl::Seconds(60));
   EXPECT_TRUE(StartsAgain(end)) << end;
+}
+
+// The scheduler of a launcher, which starts the ranks again itself: the memory of the first one is still needed.
+TEST_F(Regroup, AnEndBeforeAllHaveLeftIsHeardByThoseThatHave) {
+  Start(2, /*port=*/0, /*spares=*/0, /*recover=*/false);
+  auto members = JoinAll({"0", "1"});
+  members[0]->Leave(0);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(members[0]->AwaitEnd(absl::Milliseconds(100))));
+  members[1].reset();
+  const Status end = members[0]->AwaitEnd(absl::Seconds(60));
+  EXPECT_EQ(CauseOf(end).exit_code, kExitRankCrashed) << end;
+  EXPECT_FALSE(scheduler_->Wait().ok());
 }
 
 TEST_F(Regroup, ANameWhoseProcessAnswersIsTaken) {

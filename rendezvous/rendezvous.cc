@@ -689,7 +689,8 @@ void Scheduler::End(const Status& cause_of_end) {
                                  {"rank", absl::StrCat(cause.rank)},
                                  {"code", absl::StrCat(cause.exit_code)}}};
   for (auto& worker : workers_) {
-    if (!worker->socket || worker->left) continue;
+    if (!worker->socket || (status.ok() && worker->left)) continue;
+    // One that has left waits for the others: that the connection ends would tell it that all have.
     Send(*worker, status.ok() ? ControlMessage{Type::kRefuse, {{"done", "1"}}} : abort);
   }
 }
@@ -1055,8 +1056,9 @@ void Membership::Leave(int exit_code) {
 
 Status Membership::AwaitEnd(absl::Duration limit) {
   std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait_for(lock, absl::ToChronoNanoseconds(limit), [this] { return ended_ || !health_.ok(); });
-  return health_;
+  const bool known =
+      changed_.wait_for(lock, absl::ToChronoNanoseconds(limit), [this] { return ended_ || !health_.ok(); });
+  return known ? health_ : absl::DeadlineExceededError("not all ranks have left");
 }
 
 }  // namespace mslua

@@ -264,7 +264,7 @@ class Membership {
   // This rank has finished and will end with this exit code. A connection that ends from then on is the job's end.
   void Leave(int exit_code);
   // After Leave: waits, at most `limit`, until the scheduler ends the connection, as it does when all have left. Not
-  // OK: the job is over for another cause, or starts again.
+  // OK: the job is over for another cause, or starts again; DeadlineExceeded: neither is known.
   Status AwaitEnd(absl::Duration limit);
   // Whether the job is over because this rank has lost the scheduler: nobody else tells why.
   bool lost_scheduler() const { return lost_scheduler_; }
