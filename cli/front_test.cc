@@ -300,7 +300,9 @@ TEST(Verbs, TheOverviewHasALineForEachUnderTheHeadingOfItsGroup) {
   std::set<absl::string_view> headings;
   for (const absl::string_view line : absl::StrSplit(overview, '\n')) {
     EXPECT_LE(line.size(), 100u) << line;
-    if (!line.empty() && line[0] != ' ') EXPECT_TRUE(headings.insert(line).second) << line << " stands twice";
+    if (!line.empty() && line[0] != ' ') {
+      EXPECT_TRUE(headings.insert(line).second) << line << " stands twice";
+    }
   }
   for (const VerbDef& verb : Verbs()) {
     EXPECT_THAT(overview, HasSubstr(absl::StrCat("\n  ", verb.name, " ")));
