@@ -227,7 +227,7 @@ TEST(Front, ParametersHaveNoDashes) {
             "write 'lr=0.1'");
   EXPECT_THAT(Refused({"train", "r.lua", "--epochs", "2"}), HasSubstr("write 'epochs=2'"));
   EXPECT_THAT(Refused({"train", "--batch-size", "r.lua"}), HasSubstr("write 'batch_size=VALUE'"));
-  EXPECT_THAT(Refused({"train", "r.lua", "--steps=3"}), HasSubstr("it belongs to prof, lr-find; a parameter"));
+  EXPECT_THAT(Refused({"train", "r.lua", "--steps=3"}), HasSubstr("it belongs to lr-find, prof; a parameter"));
   EXPECT_THAT(Refused({"doctor", "--lr=0.1"}), testing::Not(HasSubstr("parameter")));
 }
 
