@@ -36,6 +36,8 @@ namespace {
 
 // After the last rank has ended, for a grandchild that holds its output open.
 constexpr absl::Duration kLastWords = absl::Milliseconds(300);
+// For the scheduler to read what a rank sent before it was killed.
+constexpr absl::Duration kLastMessage = absl::Milliseconds(100);
 // For the scheduler to say what the ranks that have ended told it.
 constexpr absl::Duration kVerdict = absl::Seconds(5);
 // For a rank that has closed its connection to end.
@@ -101,6 +103,7 @@ struct Rank {
   pid_t pid = 0;
   bool ended = false;
   int status = 0;  // of waitpid, when ended
+  MonotonicTime ended_at;
   MonotonicTime stopped = MonotonicTime::InfiniteFuture();
   std::vector<Stream> streams;
 };
@@ -148,6 +151,14 @@ class Launcher {
                                                                                : options_.end_limit;
   }
   int Report(const Status& cause);
+  bool Killed(int r) const { return ranks_[r].ended && WIFSIGNALED(ranks_[r].status); }
+  // Whether the rank had finished, and left, before a signal killed it.
+  bool DoneBeforeSignal(int r) const { return Killed(r) && scheduler_->LeftWith(r).has_value(); }
+  // Whether the scheduler may not have read yet what the rank told it before a signal killed it.
+  bool LastMessagePending(int r) const {
+    return Killed(r) && scheduler_->built() && !scheduler_ended_ && scheduler_->Outcome().ok() &&
+           MonotonicNow() - ranks_[r].ended_at < kLastMessage;
+  }
   std::string NameOf(int r) const {
     return absl::StrCat("rank ", r, "/", options_.ranks, " (pid ", ranks_[r].pid, ", host ", HostName(), ")");
   }
@@ -324,6 +335,7 @@ void Launcher::Reap() {
       } else {
         rank.ended = true;
         rank.status = status;
+        rank.ended_at = MonotonicNow();
       }
     }
   }
@@ -346,7 +358,7 @@ void Launcher::LookForFailures() {
           WithCause(absl::UnavailableError(absl::StrCat(NameOf(r), " was stopped by a signal and did not continue for ",
                                                         absl::FormatDuration(options_.stopped_limit))),
                     {r, kExitHang}));
-    } else if (rank.ended && WIFSIGNALED(rank.status)) {
+    } else if (Killed(r) && !DoneBeforeSignal(r) && !LastMessagePending(r)) {
       const int signal = WTERMSIG(rank.status);
       Fail(WithCause(absl::UnavailableError(absl::StrCat(
                          NameOf(r), " was killed by signal ", signal, " (", strsignal(signal), ")",
@@ -399,6 +411,9 @@ void Launcher::Watch() {
   while (!AllEnded()) {
     absl::Duration limit = absl::Milliseconds(200);
     limit = std::min(limit, kill_at_ - MonotonicNow());
+    for (int r = 0; r < options_.ranks && cause_.ok(); ++r) {
+      if (Killed(r) && !DoneBeforeSignal(r)) limit = std::min(limit, absl::Milliseconds(10));
+    }
     Poll(limit);
     LookForFailures();
     if (MonotonicNow() < kill_at_) continue;
@@ -411,6 +426,7 @@ void Launcher::Watch() {
          MonotonicNow() < verdict) {
     Poll(absl::Milliseconds(20));
   }
+  LookForFailures();
   const MonotonicTime deadline = MonotonicNow() + kLastWords;
   const auto open = [this] {
     return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) {
@@ -442,7 +458,15 @@ int Launcher::Report(const Status& cause) {
 }
 
 int Launcher::Result() {
-  const auto code = [](const Rank& rank) { return WIFEXITED(rank.status) ? WEXITSTATUS(rank.status) : -1; };
+  const auto code = [this](const Rank& rank) {
+    const int r = static_cast<int>(&rank - ranks_.data());
+    return WIFEXITED(rank.status) ? WEXITSTATUS(rank.status) : scheduler_->LeftWith(r).value_or(-1);
+  };
+  for (int r = 0; r < options_.ranks; ++r) {
+    if (!killed_ && DoneBeforeSignal(r))
+      Say(absl::StrCat("warning: ", NameOf(r), " was killed by signal ", WTERMSIG(ranks_[r].status), " (",
+                       strsignal(WTERMSIG(ranks_[r].status)), ") after it had finished"));
+  }
   if (interrupts_ > 0) {
     const bool saved =
         std::all_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) { return code(rank) == kExitCheckpointed; });

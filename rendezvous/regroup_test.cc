@@ -193,6 +193,21 @@ TEST_F(Regroup, AnEndBeforeAllHaveLeftIsHeardByThoseThatHave) {
   EXPECT_FALSE(scheduler_->Wait().ok());
 }
 
+TEST_F(Regroup, WhoHasLeftIsKnownAfterItsConnectionHasEnded) {
+  Start(2, /*port=*/0, /*spares=*/0, /*recover=*/false);
+  auto members = JoinAll({"0", "1"});
+  const int first = members[0]->rank(), other = members[1]->rank();
+  EXPECT_FALSE(scheduler_->LeftWith(first).has_value());
+  members[0]->Leave(3);
+  members[0].reset();
+  ASSERT_TRUE(Eventually([&] { return scheduler_->LeftWith(first).has_value(); }));
+  EXPECT_EQ(*scheduler_->LeftWith(first), 3);
+  EXPECT_FALSE(scheduler_->LeftWith(other).has_value());
+  EXPECT_TRUE(scheduler_->Outcome().ok());
+  members[1]->Leave(0);
+  EXPECT_TRUE(scheduler_->Wait().ok());
+}
+
 TEST_F(Regroup, ANameWhoseProcessAnswersIsTaken) {
   Start(2);
   auto members = JoinAll({"worker_0", "worker_1"});

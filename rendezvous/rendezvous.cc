@@ -435,6 +435,12 @@ std::string Scheduler::CrashNoteOf(int rank) {
   return file == crash_files_.end() ? "" : CrashNote(file->second.first, file->second.second);
 }
 
+absl::optional<int> Scheduler::LeftWith(int rank) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto left = left_.find(rank);
+  return left == left_.end() ? absl::nullopt : absl::make_optional(left->second);
+}
+
 void Scheduler::Understand(Worker& worker) {
   size_t begin = 0;
   const size_t tag = worker.seals.receive.tag_bytes();
@@ -482,6 +488,10 @@ void Scheduler::Handle(Worker& worker, const ControlMessage& message) {
       worker.left = true;
       int code = kExitOk;
       if (!absl::SimpleAtoi(Field(message, "code"), &code) || code < 0 || code > 255) code = kExitOk;
+      {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        left_[worker.rank] = code;
+      }
       const Roster::Decision decision = roster_.Leave(worker.key, code);
       if (!compared_.empty()) {
         const std::string what =
@@ -671,6 +681,7 @@ void Scheduler::Regroup(const Roster::Decision& decision) {
   regrouped_ = why;
   const std::lock_guard<std::mutex> lock(mutex_);
   crash_files_.clear();
+  left_.clear();
 }
 
 void Scheduler::End(const Status& cause_of_end) {

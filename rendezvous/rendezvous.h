@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "absl/types/optional.h"
 #include "core/base/clock.h"
 #include "core/base/status.h"
 #include "rendezvous/admission.h"
@@ -112,6 +113,8 @@ class Scheduler {
   const std::string& job() const { return first_job_; }
   // "; backtrace in PATH" where the worker with this rank has told of such a file and has left a report there.
   std::string CrashNoteOf(int rank);
+  // The exit code with which the worker with this rank has left; absent: it has not.
+  absl::optional<int> LeftWith(int rank);
 
  private:
   struct Worker {
@@ -198,12 +201,13 @@ class Scheduler {
   Status result_;
   int exit_code_ = 0;
   std::string regrouped_;  // why the workers meet again; empty: it is the first time
-  std::mutex mutex_;       // of the four below
+  std::mutex mutex_;       // of the five below
   Status outside_;         // of Fail, until the thread has seen it
   int signal_ = 0;         // of Stop, until the thread has seen it
   Status outcome_;         // result_, for other threads
   // By rank: the file that a crash would be reported in, and who would write it.
   std::map<int, std::pair<std::string, std::string>> crash_files_;
+  std::map<int, int> left_;  // exit codes by rank
   std::thread thread_;
 };
 
