@@ -9,8 +9,10 @@ mkdir cuda without
 EMULATED_NCCL_FOLDER=$(mktemp -d /tmp/mslua-nccl-XXXXXX) || exit 1
 export EMULATED_NCCL_FOLDER
 trap 'rm -rf "$TMPDIR" "$EMULATED_NCCL_FOLDER"' EXIT
-for name in libcuda.so.1 libnvrtc.so.12 libcublasLt.so.12 libnccl.so.2; do ln -s "$emulated" "cuda/$name"; done
-for name in libcuda.so.1 libnvrtc.so.12 libcublasLt.so.12; do ln -s "$emulated" "without/$name"; done
+for name in libcuda.so.1 libnvrtc.so.12 libcublasLt.so.12 libcudnn.so.9; do
+  ln -s "$emulated" "cuda/$name" && ln -s "$emulated" "without/$name"
+done
+ln -s "$emulated" cuda/libnccl.so.2
 export XDG_CACHE_HOME=$TEST_TMPDIR/cache
 cuda() { MSLUA_CUDA_LIBRARIES=$TEST_TMPDIR/cuda "$@"; }
 without() { MSLUA_CUDA_LIBRARIES=$TEST_TMPDIR/without "$@"; }
