@@ -8,7 +8,8 @@
 // random). EMULATED_DEVICE_FAIL=NAME:K makes the K-th call of a function fail. EMULATED_DEVICE_HANG=K: the K-th launch
 // of a captured graph never ends, and no call returns any more, since all wait for the lock that the waiting one holds.
 // EMULATED_DEVICE_COUNT says how many devices there are (8), EMULATED_DEVICE_MEMORY how much memory each has, in bytes
-// (4 GiB). What is still held when the process ends is written to the file EMULATED_DEVICE_LEAKS.
+// (4 GiB). The device's number and what is still held when the process ends are written to the file
+// EMULATED_DEVICE_LEAKS.
 #include "tests/emulated_device/emulated_cuda.h"
 
 #include <dlfcn.h>
@@ -149,7 +150,7 @@ struct Emulation {
   ~Emulation() {
     const char* const path = std::getenv("EMULATED_DEVICE_LEAKS");
     if (path == nullptr) return;
-    std::ofstream(path, std::ios::app) << "allocations " << allocations.size() << " pinned " << pinned.size()
+    std::ofstream(path, std::ios::app) << "device " << ordinal << " allocations " << allocations.size() << " pinned " << pinned.size()
                                        << " streams " << streams.size() << " events " << live_events << " graphs "
                                        << live_graphs << " communicators " << live_comms << " programs "
                                        << live_programs << " descriptors " << live_descriptors << "\n";

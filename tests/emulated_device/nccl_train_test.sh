@@ -117,6 +117,20 @@ MSLUA=$mslua run cuda "$recipes/cluster/mpirun.sh" quickstart.lua 2 --max-steps 
 expect "mpirun" 0 "rank 0 of 2 (Open MPI), mpi"
 near "mpirun" 1e-5 quickstart.nccl/rank_0.log mpirun/rank_0.log
 
+# Four ranks have devices 0 to 3, and hold nothing when they end.
+cat > ranked.sh << 'SH'
+#!/bin/sh
+EMULATED_DEVICE_LEAKS=rank_$OMPI_COMM_WORLD_RANK.txt exec "$PROGRAM" "$@"
+SH
+chmod +x ranked.sh
+EMULATED_DEVICE_COUNT=4 PROGRAM=$mslua MSLUA=$PWD/ranked.sh run cuda "$recipes/cluster/mpirun.sh" quickstart.lua 4 \
+  --max-steps 2 --device cuda --backend nccl
+expect "mpirun of four ranks" 0 "rank 0 of 4 (Open MPI), mpi"
+for rank in 0 1 2 3; do
+  grep -q "^device $rank allocations 0 pinned 0 streams 0 events 0 graphs 0 communicators 0 " "rank_$rank.txt" ||
+    fail "mpirun of four ranks: rank $rank: $(cat "rank_$rank.txt")"
+done
+
 # A rank that is killed.
 cuda "$mslua" train quickstart.lua -n 2 epochs=100000 --log-every 1000 --device cuda > killed.txt 2>&1 &
 job=$!
