@@ -69,16 +69,14 @@ bool TakesValue(const FlagDef& flag) { return flag.kind != FlagKind::kBool && fl
 
 void AddVerbs(Slot* slot) {
   slot->candidates.push_back({"help", "the verbs, or the page of one"});
-  for (const VerbDef& verb : Verbs()) {
-    if (verb.built) slot->candidates.push_back({verb.name, verb.doc});
-  }
+  for (const VerbDef& verb : Verbs()) slot->candidates.push_back({verb.name, verb.doc});
 }
 
 void AddFlags(const VerbDef& verb, const std::string& action, Slot* slot) {
   for (const FlagDef& flag : verb.flags) {
     const bool fits =
         flag.actions.empty() || std::find(flag.actions.begin(), flag.actions.end(), action) != flag.actions.end();
-    if (flag.built && fits) slot->candidates.push_back({flag.Spelling(), flag.help});
+    if (fits) slot->candidates.push_back({flag.Spelling(), flag.help});
   }
   slot->candidates.push_back({"--help", "this verb's page"});
 }
@@ -140,7 +138,7 @@ Slot SlotOf(const std::vector<std::string>& words) {
     return slot;
   }
   const VerbDef* verb = FindVerb(words[0]);
-  if (verb == nullptr || !verb->built) return slot;
+  if (verb == nullptr) return slot;
   // The arguments that stand before the last word, and the flag that waits for its value.
   std::vector<std::string> arguments;
   const FlagDef* waits = nullptr;
@@ -188,9 +186,7 @@ Slot SlotOf(const std::vector<std::string>& words) {
     return slot;
   }
   if (!verb->actions.empty() && found == nullptr) {
-    for (const ActionDef& one : verb->actions) {
-      if (one.built) slot.candidates.push_back({one.name, one.usage});
-    }
+    for (const ActionDef& one : verb->actions) slot.candidates.push_back({one.name, one.usage});
     return slot;
   }
   AddValues(ArgumentUsage(usage, arguments.size() - first), &slot);

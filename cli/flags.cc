@@ -120,10 +120,6 @@ FlagDef FlagDef::Repeated() && {
   repeated = true;
   return std::move(*this);
 }
-FlagDef FlagDef::NotBuilt() && {
-  built = false;
-  return std::move(*this);
-}
 FlagDef FlagDef::Of(std::vector<std::string> names) && {
   actions = std::move(names);
   return std::move(*this);

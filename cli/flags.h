@@ -35,7 +35,6 @@ struct FlagDef {
   std::string bare;                  // not empty: the value may be left out and is this then; given it stands after `=`
   double minimum = 0;                // of numbers
   bool repeated = false;             // every value counts, in order; otherwise a second one is an error
-  bool built = true;                 // false: named in the help, refused with one error
   // The actions of the verb that it belongs to; empty: all. With another one it is an error.
   std::vector<std::string> actions = {};
   const void* storage = nullptr;  // the FLAGS_ variable, of the type that gflags knows
@@ -46,7 +45,6 @@ struct FlagDef {
   FlagDef Help(std::string text) &&;
   FlagDef Bare(std::string text) &&;
   FlagDef Repeated() &&;
-  FlagDef NotBuilt() &&;
   FlagDef Of(std::vector<std::string> names) &&;
 
   // "-n", "--out".

@@ -65,9 +65,6 @@ class Parser {
   }
 
   StatusOr<CommandLine> Parse() {
-    if (!verb_.built) {
-      return absl::UnimplementedError(absl::StrCat(verb_.name, " is not built yet; `mslua help` lists what is"));
-    }
     for (; at_ < arguments_.size(); ++at_) {
       const std::string& argument = arguments_[at_];
       const std::string after_bare = std::exchange(after_bare_, "");
@@ -110,9 +107,6 @@ class Parser {
     const bool negated = flag == nullptr && is_long && (flag = FindNegated(name)) != nullptr;
     if (flag == nullptr) return UnknownFlag(is_long ? argument.substr(0, name_end) : argument);
     const std::string spelling = negated ? argument.substr(0, name_end) : flag->Typed();
-    if (!flag->built) {
-      return absl::UnimplementedError(absl::StrCat(verb_.name, ": ", spelling, " is not built yet"));
-    }
 
     std::string text;
     if (negated) {
@@ -200,9 +194,6 @@ class Parser {
       const ActionDef* action = FindAction(verb_, name);
       if (action == nullptr) {
         return Error("expects one of: ", absl::StrJoin(names, " "), "; got ", Quoted(name), DidYouMean(name, names));
-      }
-      if (!action->built) {
-        return absl::UnimplementedError(absl::StrCat(verb_.name, " ", name, " is not built yet"));
       }
       begin = 1;
       least = action->min_positional;

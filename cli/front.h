@@ -61,9 +61,8 @@ struct CommandLine {
   mutable std::set<std::string> read;  // the flags that somebody asked for
 };
 
-// Checks `arguments` (argv without the program) against the table. Errors, all for exit code 2: kInvalidArgument for a
-// mistake, with what was expected and the nearest name; kUnimplemented for a verb, action or flag not built yet. The
-// message is one line without "mslua: error: ".
+// Checks `arguments` (argv without the program) against the table. kInvalidArgument, for exit code 2: the message is
+// one line without "mslua: error: ", with what was expected and the nearest name.
 StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments);
 
 // The same for the arguments after `verb`.

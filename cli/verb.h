@@ -19,7 +19,6 @@ struct ActionDef {
   std::string usage;       // the arguments after it
   int min_positional = 0;  // counted without the action itself
   int max_positional = 0;
-  bool built = true;
 };
 
 // One verb. `usage` is what follows `mslua VERB`.
@@ -33,9 +32,8 @@ struct VerbDef {
   std::vector<FlagDef> flags;
   std::vector<std::string> examples;    // three command lines
   std::vector<ActionDef> actions = {};  // not empty: the first argument is one of these, and their limits hold
-  bool built = true;                    // false: named in the help, refused with one error
-  int place = 0;                        // in the help, from the top
-  // Does what is asked for; gives the exit code. Null: the program's own affair (completion, help), or not built.
+  int place = 0;                        // in the help: hundreds are the group (kGroups in verbs.cc), the rest the order
+  // Does what is asked for; gives the exit code. Null: the program's own affair (completion, help).
   int (*run)(const CommandLine& command) = nullptr;
 };
 

@@ -13,8 +13,19 @@
 namespace mslua::cli {
 namespace {
 
+// Headings of the help, by the hundreds of VerbDef::place.
+constexpr absl::string_view kGroups[] = {"",
+                                         "train and use a network",
+                                         "recipes, data and scripts",
+                                         "running jobs",
+                                         "finished runs",
+                                         "time and memory of a step",
+                                         "jobs on several hosts",
+                                         "this program"};
+
+absl::string_view GroupOf(const VerbDef& verb) { return kGroups[verb.place / 100]; }
+
 std::string FlagNotes(const FlagDef& flag) {
-  if (!flag.built) return " (not built yet)";
   std::string notes;
   if (!flag.actions.empty()) absl::StrAppend(&notes, " (", absl::StrJoin(flag.actions, ", "), ")");
   if (!flag.bare.empty()) absl::StrAppend(&notes, " (bare: ", flag.bare, ")");
@@ -54,31 +65,28 @@ std::string FlagUsage(const FlagDef& flag) {
 }
 
 std::string OverviewText() {
-  std::string text = "usage: mslua VERB [argument ...] [key=value ...] [flags]\n\n";
-  std::vector<std::string> later;
+  std::string text = "usage: mslua VERB [argument ...] [key=value ...] [flags]\n";
+  absl::string_view group;
   for (const VerbDef& verb : Verbs()) {
-    if (verb.built) {
-      absl::StrAppend(&text, absl::StrFormat("  %-11s %s\n", verb.name, verb.doc));
-    } else {
-      later.push_back(verb.name);
+    if (GroupOf(verb) != group) {
+      group = GroupOf(verb);
+      absl::StrAppend(&text, "\n", group, "\n");
     }
+    absl::StrAppend(&text, absl::StrFormat("  %-11s %s\n", verb.name, verb.doc));
   }
   absl::StrAppend(&text, "\ntopics of help\n");
   for (const Topic& topic : Topics()) absl::StrAppend(&text, absl::StrFormat("  %-11s %s\n", topic.name, topic.doc));
-  absl::StrAppend(&text, "\nnot built yet: ", absl::StrJoin(later, " "), "\n");
   absl::StrAppend(&text, "\nexamples\n", "  mslua train recipes/quickstart.lua\n", "  mslua help train\n",
                   "  mslua repl recipes/quickstart.lua\n");
   return text;
 }
 
 std::string HelpText(const VerbDef& verb) {
-  std::string text = absl::StrCat("usage: mslua ", verb.name, " ", verb.usage, "\n  ", verb.doc,
-                                  verb.built ? "" : " (not built yet)", "\n");
+  std::string text = absl::StrCat("usage: mslua ", verb.name, " ", verb.usage, "\n  ", verb.doc, "\n");
   if (!verb.actions.empty()) {
     absl::StrAppend(&text, "\nactions\n");
     for (const ActionDef& action : verb.actions) {
-      const char* later = action.built ? "" : " (not built yet)";
-      absl::StrAppend(&text, absl::StripSuffix(absl::StrCat("  ", action.name, " ", action.usage), " "), later, "\n");
+      absl::StrAppend(&text, absl::StripSuffix(absl::StrCat("  ", action.name, " ", action.usage), " "), "\n");
     }
   }
   size_t width = 0;

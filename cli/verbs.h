@@ -15,7 +15,7 @@ const VerbDef* FindVerb(const std::string& name);
 const FlagDef* FindFlag(const VerbDef& verb, const std::string& name);
 const ActionDef* FindAction(const VerbDef& verb, const std::string& name);
 
-// The page of `mslua help`: the verbs, under 40 lines.
+// The page of `mslua help`: the verbs by group.
 std::string OverviewText();
 // The page of `mslua help VERB`: usage, flags, three examples, under 40 lines.
 std::string HelpText(const VerbDef& verb);

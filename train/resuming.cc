@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "core/base/hash.h"
 #include "core/base/input_file.h"
 #include "core/base/version.h"
+#include "core/checkpoint/begin_lineage.h"
 #include "core/files/record_file.h"
 #include "core/step/global_view.h"
 #include "core/train/agreement.h"
@@ -133,13 +135,15 @@ Status Resuming::FindOwnCheckpoint() {
                                 : out.empty()                       ? ""
                                                                     : absl::StrCat(out, "/ckpt");
   if (directory.empty() || !spec_.has_checkpoint) return absl::OkStatus();
-  const auto there = checkpoint::ListCheckpoints(directory);
-  int32_t without = there.ok() && !there->empty() ? 0 : 1;
-  if (spec_.together != nullptr) {
-    ASSIGN_OR_RETURN(without, LargestOfRanks(*spec_.together, without, "whether there are checkpoints"));
-  }
-  if (without != 0) return absl::OkStatus();  // nothing is there to resume from
-  from_ = "last";
+  const auto lacks = [](const std::string& folder) {
+    const auto there = checkpoint::ListCheckpoints(folder);
+    return there.ok() && !there->empty() ? 0 : 1;
+  };
+  std::array<int32_t, 2> without = {lacks(directory), lacks(directory + "/best")};
+  if (spec_.together != nullptr)
+    RETURN_IF_ERROR(LargestOfRanks(*spec_.together, absl::MakeSpan(without), "whether there are checkpoints"));
+  if (without[0] != 0 && without[1] != 0) return absl::OkStatus();  // nothing is there to resume from
+  from_ = without[0] == 0 ? "last" : "best";
   if (!given) directory_->Use(remembered_);
   return absl::OkStatus();
 }
@@ -307,13 +311,9 @@ void Resuming::RecordRecovery(int64_t step) const {
   if (!added.ok()) PrintNote(absl::StrCat("the recovery is not recorded: ", added.message()));
 }
 
-std::string Resuming::NewestOfLineage(const std::string& directory) const {
-  const auto there = checkpoint::ListCheckpoints(directory);
-  if (!there.ok() || kept_->record().lineage.empty()) return "";
-  for (const checkpoint::CheckpointName& name : *there) {
-    if (name.lineage.run == kept_->record().lineage) return name.path;
-  }
-  return "";
+std::string Resuming::NewestSaved(const std::string& directory) const {
+  const std::string& run = kept_->record().lineage;
+  return run.empty() ? "" : checkpoint::NewestOfRun({directory, directory + "/best"}, run);
 }
 
 }  // namespace mslua

@@ -51,8 +51,9 @@ class Resuming {
   KeptTraining& kept() const { return *kept_; }
   // Records in the run folder that the job has started again, where it has; `step`: that training continues after.
   void RecordRecovery(int64_t step) const;
-  // The newest checkpoint in `directory` that this run has saved before it started again; empty: none.
-  std::string NewestOfLineage(const std::string& directory) const;
+  // The checkpoint, in `directory` or the best one below it, that this run saved last before it started again; empty:
+  // there is none.
+  std::string NewestSaved(const std::string& directory) const;
 
   // Where checkpoints are saved.
   std::string CheckpointDirectory() const;

@@ -311,8 +311,8 @@ Status Training::AddHooks() {
     RETURN_IF_ERROR(AddSummaries());
   }
   AddStatusLine();
-  RETURN_IF_ERROR(AddCheckpoints());
   AddWatchers();
+  RETURN_IF_ERROR(AddCheckpoints());
   if (!FindPrints(spec_.graph->graph).empty()) Add(std::make_unique<PrintHook>(&progress(), rank_.prefix));
   if (!rank_.flags.profile.empty()) RETURN_IF_ERROR(AddProfile());
   if (auto hook = spec_.user_hook ? spec_.user_hook(&progress()) : nullptr) {
@@ -445,10 +445,11 @@ Status Training::AddCheckpoints() {
   options.keeper.directory = resuming_.CheckpointDirectory();
   if (resuming_.checkpoint() != nullptr) options.resumed_from = resuming_.checkpoint()->path();
   if (resuming_.from_memory() || resuming_.moved())
-    options.resumed_from = resuming_.NewestOfLineage(options.keeper.directory);
+    options.resumed_from = resuming_.NewestSaved(options.keeper.directory);
   bool saves = spec_.has_checkpoint && !(directory_.path().empty() && spec_.checkpoint_directory.empty());
   if (together() != nullptr) {
     ASSIGN_OR_RETURN(saves, AgreeOnSaving(*together(), saves, parts_, rank_.state->rank, &options));
+    if (options.lineage) lineage_ = options.lineage->run;
   }
   if (!saves) return absl::OkStatus();
   options.names = names_;
@@ -466,9 +467,10 @@ Status Training::AddCheckpoints() {
       auto hook,
       WithExitCode(CheckpointHook::Create(options, &rank_.state->store, trainer_.get(), PrintNote), kExitStorage));
   hook->SetCompanions(spec_.companions);
+  if (together() == nullptr) lineage_ = hook->lineage().run;
   progress().planned.push_back(&hook->planned());
   checkpoint_hook_ = Add(std::move(hook));
-  if (eval_hook_ != nullptr) eval_hook_->OnBest([this](const TrainState& s) { checkpoint_hook_->SaveBest(s); });
+  if (eval_hook_ != nullptr) eval_hook_->OnBest([this] { checkpoint_hook_->BestIsDue(); });
   return absl::OkStatus();
 }
 
@@ -508,8 +510,7 @@ Status Training::KeepTurns() {
   keeping.progress = &progress();
   keeping.health = &health_;
   keeping.notice = PrintNote;
-  const std::string lineage = checkpoint_hook_ == nullptr ? "" : checkpoint_hook_->lineage().run;
-  RETURN_IF_ERROR(resuming_.KeepTurns(PlanText(decisions_), lineage, keeping));
+  RETURN_IF_ERROR(resuming_.KeepTurns(PlanText(decisions_), lineage_, keeping));
   if (resuming_.kept().record().stopped) progress().Stop();
   return absl::OkStatus();
 }
@@ -592,7 +593,9 @@ endpoint::TrainingView Training::View() {
   if (eval_hook_ != nullptr) {
     view.evaluate = [this] {
       const TrainState& s = trainer_->state();
-      return eval_hook_->Now(s, s.step_in_epoch > 0 ? s.epoch + 1 : std::max<int64_t>(1, s.epoch));
+      auto line = eval_hook_->Now(s, s.step_in_epoch > 0 ? s.epoch + 1 : std::max<int64_t>(1, s.epoch));
+      if (checkpoint_hook_ != nullptr) checkpoint_hook_->SaveBestIfDue(s);
+      return line;
     };
   }
   return view;

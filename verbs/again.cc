@@ -35,7 +35,7 @@ MSLUA_VERB(again) {
   verb.examples = {"mslua again -- mpirun -n 2 mslua train recipes/quickstart.lua",
                    "mslua again --max-restarts 5 -- mpirun -n 2 mslua train recipes/quickstart.lua",
                    "mslua again -- mslua train recipes/quickstart.lua"};
-  verb.place = 152;
+  verb.place = 610;
   verb.run = RunCommandAgain;
   return verb;
 }

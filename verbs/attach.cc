@@ -179,7 +179,7 @@ MSLUA_VERB(attach) {
   verb.max_positional = 1;
   verb.flags = {Switch(FLAGS_rw), Commands(), Json()};
   verb.examples = {"mslua attach", "mslua attach last -e .ranks", "mslua attach runs/a --rw -e .pause -e .save"};
-  verb.place = 170;
+  verb.place = 305;
   verb.run = RunAttach;
   return verb;
 }

@@ -96,7 +96,7 @@ MSLUA_VERB(cert) {
   verb.actions = {{"make", "DIR", 1, 1}, {"show", "DIR|FILE", 1, 1}, {"revoke", "DIR NAME", 2, 2}};
   verb.examples = {"mslua cert make tls --hosts node-1,10.0.0.2 --job resnet", "mslua cert show tls",
                    "mslua cert revoke tls client.p12"};
-  verb.place = 230;
+  verb.place = 605;
   verb.run = RunCert;
   return verb;
 }

@@ -79,7 +79,7 @@ MSLUA_VERB(chat) {
   verb.flags = SamplingFlags({Text(FLAGS_template, "T"), Text(FLAGS_system, "TEXT")});
   verb.examples = {"mslua chat /models/llama", "mslua chat /models/llama --system terse --temperature 0.7",
                    "mslua chat /models/llama --max-new 200 --json"};
-  verb.place = 26;
+  verb.place = 130;
   verb.run = RunChat;
   return verb;
 }

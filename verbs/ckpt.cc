@@ -160,7 +160,7 @@ MSLUA_VERB(ckpt) {
                   {"merge-lora", "BASE ADAPTER OUT", 3, 3}};
   verb.examples = {"mslua ckpt show last", "mslua ckpt verify runs/a/ckpt",
                    "mslua ckpt convert /models/gpt2 gpt2.safetensors --to safetensors"};
-  verb.place = 100;
+  verb.place = 135;
   verb.run = RunCheckpoint;
   return verb;
 }

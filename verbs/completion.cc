@@ -30,7 +30,7 @@ MSLUA_VERB(completion) {
   verb.examples = {"mslua completion bash > ~/.local/share/bash-completion/completions/mslua",
                    "mslua completion zsh > ~/.zsh/completions/_mslua",
                    "mslua completion fish > ~/.config/fish/completions/mslua.fish"};
-  verb.place = 130;
+  verb.place = 710;
   verb.run = Completion;
   return verb;
 }

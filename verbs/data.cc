@@ -175,7 +175,7 @@ MSLUA_VERB(data) {
                   {"tokenize", "TEXT...", 1, kMostFiles}};
   verb.examples = {"mslua data ls /data/mnist", "mslua data make cifar10 /data/cifar-10-batches-bin",
                    "mslua data verify mnist /data/mnist"};
-  verb.place = 60;
+  verb.place = 210;
   verb.run = RunData;
   return verb;
 }

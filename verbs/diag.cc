@@ -29,7 +29,7 @@ MSLUA_VERB(diag) {
   verb.max_positional = 1;
   verb.flags = {Json()};
   verb.examples = {"mslua diag", "mslua diag last", "mslua diag runs/a --json"};
-  verb.place = 200;
+  verb.place = 320;
   verb.run = RunDiag;
   return verb;
 }

@@ -219,7 +219,7 @@ MSLUA_VERB(doctor) {
   verb.doc = "check this machine and say what to fix";
   verb.flags = {Switch(FLAGS_calibrate), Device().Help("what --calibrate measures"), Json()};
   verb.examples = {"mslua doctor", "mslua doctor --json", "mslua doctor --calibrate"};
-  verb.place = 110;
+  verb.place = 700;
   verb.run = RunDoctor;
   return verb;
 }

@@ -67,7 +67,7 @@ MSLUA_VERB(editor) {
   verb.min_positional = 1;
   verb.max_positional = 1;
   verb.examples = {"mslua editor .", "mslua editor my_project", "mslua editor recipes"};
-  verb.place = 74;
+  verb.place = 225;
   verb.run = RunEditor;
   return verb;
 }

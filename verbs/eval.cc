@@ -19,7 +19,7 @@ MSLUA_VERB(eval) {
   verb.examples = {"mslua eval recipes/lenet_mnist.lua",
                    "mslua eval recipes/lenet_mnist.lua --ckpt last data_path=/data/mnist",
                    "mslua eval recipes/resnet18_cifar10.lua -n 2 --ckpt runs/a/ckpt --json"};
-  verb.place = 20;
+  verb.place = 105;
   verb.run = RunRecipe;
   return verb;
 }

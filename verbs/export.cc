@@ -50,7 +50,7 @@ MSLUA_VERB(export) {
   verb.examples = {"mslua export recipes/resnet18_cifar10.lua resnet18.onnx --ckpt runs/a/ckpt",
                    "mslua export recipes/resnet18_cifar10.lua resnet18.onnx --ckpt runs/a/ckpt --dtype bf16",
                    "mslua export recipes/examples/circle.lua circle.onnx --ckpt runs/c/ckpt"};
-  verb.place = 24;
+  verb.place = 120;
   verb.run = RunExport;
   return verb;
 }

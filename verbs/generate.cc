@@ -48,7 +48,7 @@ MSLUA_VERB(generate) {
   verb.examples = {"mslua generate recipes/char_gpt.lua data_path=/data/tinyshakespeare --prompt the --max-new 300",
                    "mslua generate /models/gpt2 --ids 1,2,3 --temperature 0.8 --top-k 50 --max-new 20",
                    "mslua generate /models/gpt2 --ids 1,2,3 --temperature 0 --json"};
-  verb.place = 25;
+  verb.place = 125;
   verb.run = RunGenerate;
   return verb;
 }

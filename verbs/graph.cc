@@ -150,7 +150,7 @@ MSLUA_VERB(graph) {
                 Rank().Help("print the program of rank R")};
   verb.examples = {"mslua graph recipes/quickstart.lua --format dot",
                    "mslua graph recipes/quickstart.lua -n 8 --rank 3", "mslua graph rank_0/01_traced.ir"};
-  verb.place = 50;
+  verb.place = 510;
   verb.run = RunGraph;
   return verb;
 }

@@ -46,7 +46,7 @@ MSLUA_VERB(init) {
   verb.min_positional = 1;
   verb.max_positional = 1;
   verb.examples = {"mslua init circles", "mslua train circles/recipe.lua", "mslua run circles/recipe_test.lua"};
-  verb.place = 72;
+  verb.place = 200;
   verb.run = RunInit;
   return verb;
 }

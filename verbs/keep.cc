@@ -17,7 +17,7 @@ MSLUA_VERB(keep) {
   verb.max_positional = 1;
   verb.flags = {Number(FLAGS_seconds, "S", 0)};
   verb.examples = {"mslua keep 5f3a9c01", "mslua keep 7b1e20c4 --seconds 1", "mslua keep cluster-0d2f11aa --seconds 5"};
-  verb.place = 155;
+  verb.place = 615;
   verb.run = [](const CommandLine& command) {
     return RunImageKeeper(command.positional[0], absl::Seconds(command.Float("seconds")));
   };

@@ -57,7 +57,7 @@ MSLUA_VERB(logs) {
   verb.max_positional = 1;
   verb.flags = {Switch(FLAGS_f), Rank().Help("of this rank")};
   verb.examples = {"mslua logs", "mslua logs last -f", "mslua logs runs/a --rank 0"};
-  verb.place = 190;
+  verb.place = 315;
   verb.run = RunLogs;
   return verb;
 }

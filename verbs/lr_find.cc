@@ -43,7 +43,7 @@ MSLUA_VERB(lr_find) {
   verb.flags = {Integer(FLAGS_find_steps, "N", 10).As("steps"), Device(), Preset(), Seed(), Json(), Traceback()};
   verb.examples = {"mslua lr-find recipes/quickstart.lua", "mslua lr-find recipes/quickstart.lua --steps 40 --json",
                    "mslua lr-find recipes/examples/circle.lua"};
-  verb.place = 92;
+  verb.place = 145;
   verb.run = RunFind;
   return verb;
 }

@@ -532,7 +532,7 @@ MSLUA_VERB(plan) {
   verb.examples = {"mslua plan recipes/quickstart.lua -n 8 --explain MatMul",
                    "mslua plan recipes/quickstart.lua -n 8 --device h200",
                    "mslua plan recipes/quickstart.lua -n 64 --cluster cluster.json --json"};
-  verb.place = 140;
+  verb.place = 505;
   verb.run = RunPlan;
   return verb;
 }

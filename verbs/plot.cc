@@ -121,7 +121,7 @@ MSLUA_VERB(plot) {
                 Text(FLAGS_svg, "FILE")};
   verb.examples = {"mslua plot last --log", "mslua plot runs/a runs/b --keys loss,eval_loss",
                    "mslua plot last -x lr --log=x --svg loss.svg"};
-  verb.place = 210;
+  verb.place = 410;
   verb.run = RunPlot;
   return verb;
 }

@@ -45,7 +45,7 @@ MSLUA_VERB(predict) {
   verb.examples = {"mslua predict recipes/resnet18_cifar10.lua cat.ppm --ckpt runs/a/ckpt --top 3",
                    "mslua predict recipes/resnet18_cifar10.lua cat.ppm dog.ppm --ckpt runs/a/ckpt --json",
                    "mslua predict recipes/examples/circle.lua - --ckpt runs/c/ckpt < points.csv"};
-  verb.place = 22;
+  verb.place = 110;
   verb.run = RunPredict;
   return verb;
 }

@@ -21,7 +21,7 @@ MSLUA_VERB(prof) {
       Integer(FLAGS_steps, "N", 1), Switch(FLAGS_steps_only), Text(FLAGS_trace, "FILE"), Device(), Preset(), Json()};
   verb.examples = {"mslua prof recipes/quickstart.lua", "mslua prof recipes/quickstart.lua --trace step.json",
                    "mslua prof recipes/lenet_mnist.lua --steps 50 --json"};
-  verb.place = 90;
+  verb.place = 500;
   verb.run = RunRecipe;
   return verb;
 }

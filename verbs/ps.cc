@@ -53,7 +53,7 @@ MSLUA_VERB(ps) {
   verb.doc = "running jobs";
   verb.flags = {Json()};
   verb.examples = {"mslua ps", "mslua ps --json", "mslua ps --json | head -1"};
-  verb.place = 160;
+  verb.place = 300;
   verb.run = RunPs;
   return verb;
 }

@@ -87,7 +87,7 @@ MSLUA_VERB(recipes) {
                   {"copy", "RECIPE PATH", 2, 2},
                   {"check", "RECIPE [key=value ...]", 1, 1}};
   verb.examples = {"mslua recipes ls", "mslua recipes show quickstart", "mslua recipes check my_recipe.lua"};
-  verb.place = 70;
+  verb.place = 205;
   verb.run = RunRecipes;
   return verb;
 }

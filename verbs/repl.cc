@@ -129,7 +129,7 @@ MSLUA_VERB(repl) {
   verb.flags = {Commands(), Ranks(),           Device(),      Preset(),          Seed(), Backend(), Interface(),
                 Tls(),      InsecureNetwork(), HangTimeout(), HeartbeatTimeout()};
   verb.examples = {"mslua repl", "mslua repl recipes/quickstart.lua -n 2", "mslua repl -e 'ms.ones{2,2}*3'"};
-  verb.place = 40;
+  verb.place = 220;
   verb.run = RunRepl;
   return verb;
 }

@@ -43,7 +43,7 @@ MSLUA_VERB(report) {
   verb.flags = {Text(FLAGS_report_file, "FILE").As("o")};
   verb.examples = {"mslua report last -o report.html", "mslua report runs/b runs/c -o compare.html",
                    "mslua report runs/a -o a.html"};
-  verb.place = 212;
+  verb.place = 405;
   verb.run = RunReport;
   return verb;
 }

@@ -42,7 +42,7 @@ MSLUA_VERB(run) {
                 Interface(), Tls(),    InsecureNetwork(), HangTimeout(), HeartbeatTimeout(), Traceback()};
   verb.examples = {"mslua run script.lua lr=0.1", "mslua run recipes/examples/all_gather.lua -n 4",
                    "mslua run script.lua -- -5 input.txt"};
-  verb.place = 30;
+  verb.place = 215;
   verb.run = RunScript;
   return verb;
 }

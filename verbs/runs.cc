@@ -258,7 +258,7 @@ MSLUA_VERB(runs) {
   verb.actions = {
       {"ls", "[FOLDER]", 0, 1}, {"compare", "RUN RUN ...", 2, kUnlimited}, {"rm", "RUN ...", 1, kUnlimited}};
   verb.examples = {"mslua runs ls", "mslua runs compare runs/b runs/c", "mslua runs rm runs/saved"};
-  verb.place = 205;
+  verb.place = 400;
   verb.run = RunRuns;
   return verb;
 }

@@ -47,7 +47,7 @@ MSLUA_VERB(sample) {
   verb.examples = {"mslua sample recipes/dcgan_mnist.lua digits.png",
                    "mslua sample recipes/dcgan_mnist.lua digits.png --ckpt runs/g/ckpt",
                    "mslua sample recipes/dcgan_mnist.lua digits.png --preset smoke --ckpt runs/g/ckpt"};
-  verb.place = 23;
+  verb.place = 115;
   verb.run = RunSample;
   return verb;
 }

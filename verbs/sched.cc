@@ -63,7 +63,7 @@ MSLUA_VERB(sched) {
                 InsecureNetwork()};
   verb.examples = {"mslua sched --workers 8", "mslua sched --workers 8 --port 8118",
                    "MS_WORKER_NUM=8 MS_SCHED_PORT=8118 mslua sched"};
-  verb.place = 150;
+  verb.place = 600;
   verb.run = RunSched;
   return verb;
 }

@@ -37,7 +37,7 @@ MSLUA_VERB(stop) {
   verb.max_positional = 1;
   verb.flags = {Switch(FLAGS_now)};
   verb.examples = {"mslua stop", "mslua stop last", "mslua stop runs/a --now"};
-  verb.place = 180;
+  verb.place = 325;
   verb.run = RunStop;
   return verb;
 }

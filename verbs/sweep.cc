@@ -340,7 +340,7 @@ MSLUA_VERB(sweep) {
   verb.examples = {"mslua sweep recipes/quickstart.lua lr=0.1,0.2",
                    "mslua sweep recipes/quickstart.lua lr=0.1,0.2 --json",
                    "mslua sweep recipes/quickstart.lua lr=0.1,0.2 epochs=1 --seeds 2 --jobs 2 --out runs/two"};
-  verb.place = 94;
+  verb.place = 150;
   verb.run = RunSweep;
   return verb;
 }

@@ -50,7 +50,7 @@ MSLUA_VERB(top) {
   verb.doc = "a running job's ranks, refreshed";
   verb.max_positional = 1;
   verb.examples = {"mslua top", "mslua top last", "mslua top runs/a"};
-  verb.place = 220;
+  verb.place = 310;
   verb.run = RunTop;
   return verb;
 }

@@ -35,7 +35,7 @@ MSLUA_VERB(train) {
   verb.examples = {"mslua train recipes/quickstart.lua -n 2 --recover",
                    "mslua train recipes/lenet_mnist.lua data_path=/data/mnist epochs=2",
                    "mslua train recipes/resnet18_cifar10.lua --out runs/a --resume train.epochs=20"};
-  verb.place = 10;
+  verb.place = 100;
   verb.run = RunRecipe;
   return verb;
 }

@@ -16,7 +16,7 @@ MSLUA_VERB(verify) {
   verb.flags = {Ranks(), Device(), Preset(), Backend(), Interface(), Tls(), InsecureNetwork(), Json(), Traceback()};
   verb.examples = {"mslua verify recipes/quickstart.lua", "mslua verify recipes/lenet_mnist.lua --preset smoke",
                    "mslua verify recipes/quickstart.lua --json"};
-  verb.place = 80;
+  verb.place = 140;
   verb.run = RunRecipe;
   return verb;
 }

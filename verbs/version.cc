@@ -39,7 +39,7 @@ MSLUA_VERB(version) {
   verb.doc = "version, libraries and processor features";
   verb.flags = {Json()};
   verb.examples = {"mslua version", "mslua --version", "mslua version --json"};
-  verb.place = 120;
+  verb.place = 705;
   verb.run = RunVersion;
   return verb;
 }

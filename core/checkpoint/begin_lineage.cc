@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <iterator>
+#include <set>
+#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "core/checkpoint/checkpoint.h"
@@ -20,7 +23,54 @@ StatusOr<std::string> NewRun() {
   return absl::BytesToHexString(random);
 }
 
+std::vector<CheckpointName> ListAll(const std::vector<std::string>& directories) {
+  std::vector<CheckpointName> all;
+  for (const std::string& directory : directories) {
+    auto names = ListCheckpoints(directory);
+    if (names.ok()) std::move(names->begin(), names->end(), std::back_inserter(all));
+  }
+  return all;
+}
+
+// The folder of the one with the highest generation.
+std::string Newest(const std::vector<CheckpointName>& names) {
+  const auto older = [](const CheckpointName& a, const CheckpointName& b) {
+    return a.lineage.generation < b.lineage.generation;
+  };
+  const auto newest = std::max_element(names.begin(), names.end(), older);
+  return newest == names.end() ? "" : newest->path;
+}
+
+// The run of `lineage`, and those that it came from.
+std::set<std::string> RunsOf(const Lineage& lineage) {
+  std::set<std::string> runs = {lineage.run};
+  for (const Fork& fork : lineage.forks) runs.insert(fork.run);
+  return runs;
+}
+
 }  // namespace
+
+std::string NewestOfRun(const std::vector<std::string>& directories, const std::string& run) {
+  std::vector<CheckpointName> names = ListAll(directories);
+  const auto other = [&](const CheckpointName& name) { return !name.damage.ok() || name.lineage.run != run; };
+  names.erase(std::remove_if(names.begin(), names.end(), other), names.end());
+  return Newest(names);
+}
+
+std::string NewestOfFamily(const std::string& directory, const std::string& resumed_from) {
+  if (resumed_from.empty()) return "";
+  const auto checkpoint = Checkpoint::OpenParts(resumed_from);
+  if (!checkpoint.ok()) return "";
+  const Lineage& resumed = (*checkpoint)->manifest().run.lineage;
+  const std::set<std::string> came_from = RunsOf(resumed);
+  std::vector<CheckpointName> names = ListAll({directory});
+  const auto other = [&](const CheckpointName& name) {
+    if (!name.damage.ok()) return true;
+    return came_from.count(name.lineage.run) == 0 && RunsOf(name.lineage).count(resumed.run) == 0;
+  };
+  names.erase(std::remove_if(names.begin(), names.end(), other), names.end());
+  return Newest(names);
+}
 
 StatusOr<Lineage> BeginLineage(const std::vector<std::string>& directories, const std::string& resumed_from) {
   Lineage resumed;

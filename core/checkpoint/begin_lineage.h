@@ -16,4 +16,11 @@ namespace mslua::checkpoint {
 // checkpoint that only other hosts have.
 StatusOr<Lineage> BeginLineage(const std::vector<std::string>& directories, const std::string& resumed_from);
 
+// The folder of the checkpoint in `directories` that the training `run` (Lineage::run) saved last; empty: it has none.
+std::string NewestOfRun(const std::vector<std::string>& directories, const std::string& run);
+
+// The folder of the newest checkpoint in `directory` that a run saved which the checkpoint `resumed_from` came from, or
+// which came from that one's run; empty: there is none, or `resumed_from` cannot be read.
+std::string NewestOfFamily(const std::string& directory, const std::string& resumed_from);
+
 }  // namespace mslua::checkpoint

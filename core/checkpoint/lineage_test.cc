@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -35,7 +36,7 @@ class LineageTest : public ::testing::Test {
 
   // A training that resumes from `from` (empty: begins), and saves at each of `steps`.
   void Train(const std::string& prefix, const std::string& from, const std::vector<int64_t>& steps, int64_t keep = 0) {
-    auto lineage = BeginLineage({folder_}, from);
+    auto lineage = BeginLineage(directories_.empty() ? std::vector<std::string>{folder_} : directories_, from);
     ASSERT_TRUE(lineage.ok()) << lineage.status();
     KeeperOptions options;
     options.directory = folder_;
@@ -74,6 +75,7 @@ class LineageTest : public ::testing::Test {
   }
 
   std::string folder_, note_;
+  std::vector<std::string> directories_;  // that the generations count on in; empty: folder_
   std::set<std::string> runs_;
 };
 
@@ -166,6 +168,42 @@ TEST_F(LineageTest, ANamedCheckpointIsOfTheSeriesThatSavedIt) {
   Train("net", PathOf("mine", 25), {30});
   EXPECT_EQ(Newest(), "net-1_30.ckpt");
   EXPECT_EQ(runs_.size(), 1u);
+}
+
+// As those of a run and its best ones are: the last saved may be in either directory.
+TEST_F(LineageTest, TheNewestOfARunIsLookedForInAllItsDirectories) {
+  const std::string regular = folder_, best = folder_ + "/best";
+  Train("net", "", {10});
+  const std::string other = *runs_.begin();
+  runs_.clear();
+  EXPECT_EQ(NewestOfRun({regular, best}, other), PathOf("net", 10));
+  EXPECT_EQ(NewestOfRun({best}, other), "");
+  folder_ = best;
+  directories_ = {regular, best};
+  Train("net", "", {8});
+  const std::string mine = *runs_.begin();
+  const std::string first_best = PathOf("net", 8);
+  EXPECT_EQ(NewestOfRun({regular, best}, mine), first_best);
+  EXPECT_EQ(NewestOfRun({regular, best}, other), regular + "/net-1_10.ckpt");
+  folder_ = regular;
+  Train("net", first_best, {20});
+  EXPECT_EQ(NewestOfRun({regular, best}, mine), regular + "/net_1-1_20.ckpt");
+  EXPECT_EQ(runs_.size(), 1u);
+}
+
+TEST_F(LineageTest, AForkAndTheRunThatItCameFromAreOneFamily) {
+  Train("net", "", {10, 20});
+  Train("net", PathOf("net", 10), {30});
+  EXPECT_EQ(runs_.size(), 2u);
+  Train("other", "", {5});
+  EXPECT_EQ(NewestOfFamily(folder_, PathOf("net", 10)), PathOf("net", 30));
+  EXPECT_EQ(NewestOfFamily(folder_, PathOf("net", 30)), PathOf("net", 30));
+  EXPECT_EQ(NewestOfFamily(folder_, PathOf("other", 5)), PathOf("other", 5));
+  fs::remove_all(PathOf("net", 30));
+  EXPECT_EQ(NewestOfFamily(folder_, PathOf("net", 10)), PathOf("net", 20));
+  EXPECT_EQ(NewestOfFamily(folder_, PathOf("net", 30)), "");
+  EXPECT_EQ(NewestOfFamily(folder_, ""), "");
+  EXPECT_EQ(NewestOfFamily(folder_ + "/best", PathOf("net", 10)), "");
 }
 
 TEST_F(LineageTest, ADamagedManifestIsNamed) {

@@ -63,11 +63,10 @@ StatusOr<std::unique_ptr<CheckpointHook>> CheckpointHook::Create(const Checkpoin
     checkpoint::KeeperOptions best = k;
     best.directory += "/best";
     best.keep_checkpoint_max = 1;
-    // A run that resumes from any checkpoint of this directory keeps its best one too.
-    std::string resumed = options.resumed_from;
-    const auto there = checkpoint::ListCheckpoints(best.directory);
-    if (!resumed.empty() && there.ok() && !there->empty()) resumed = there->front().path;
-    ASSIGN_OR_RETURN(CheckpointKeeper best_keeper, CheckpointKeeper::Create(best, resumed, Now()));
+    // A run keeps one best checkpoint, whichever of its checkpoints it resumes from.
+    const std::string own = checkpoint::NewestOfFamily(best.directory, options.resumed_from);
+    ASSIGN_OR_RETURN(CheckpointKeeper best_keeper,
+                     CheckpointKeeper::Create(best, own.empty() ? options.resumed_from : own, Now()));
     hook->best_ = std::make_unique<CheckpointKeeper>(std::move(best_keeper));
   }
   if (options.lineage) {
@@ -90,6 +89,7 @@ bool CheckpointHook::one_place() const {
 }
 
 int64_t CheckpointHook::NextStep(const TrainState& state) {
+  if (best_due_) return state.step;
   const int64_t every = options_.keeper.save_checkpoint_steps;
   if (every > 0) return saved_step_ == state.step ? state.step + 1 : (state.step + every - 1) / every * every;
   // By the clock: looked at after each step.
@@ -99,9 +99,20 @@ int64_t CheckpointHook::NextStep(const TrainState& state) {
 
 Status CheckpointHook::AtStep(const TrainState& state) {
   NoteFailure(saver_.Poll());
+  SaveBestIfDue(state);
   if (state.step == 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(const bool due, Due(state));
   if (due) Save(state);
+  return absl::OkStatus();
+}
+
+Status CheckpointHook::AtEpochEnd(const TrainState& state) {
+  SaveBestIfDue(state);
+  return absl::OkStatus();
+}
+
+Status CheckpointHook::AtLastStep(const TrainState& state) {
+  SaveBestIfDue(state);
   return absl::OkStatus();
 }
 
@@ -122,7 +133,8 @@ void CheckpointHook::Save(const TrainState& state) {
   if (keeper_ != nullptr) NoteFailure(done);
 }
 
-void CheckpointHook::SaveBest(const TrainState& state) {
+void CheckpointHook::SaveBestIfDue(const TrainState& state) {
+  if (!std::exchange(best_due_, false)) return;
   const Status done = SaveTo(best_.get(), state);
   if (best_ == nullptr) return;
   NoteFailure(done);

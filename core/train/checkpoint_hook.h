@@ -31,8 +31,8 @@ struct CheckpointOptions {
   std::string resumed_from;  // the checkpoint's folder, when this run resumed from one
   // What the saves count from, where several ranks save (ShareLineage); else BeginLineage says it.
   absl::optional<checkpoint::Lineage> lineage;
-  bool keep_best = false;      // SaveBest is called: one more checkpoint, in the folder "best" of the directory
-  bool wait_for_best = false;  // SaveBest returns when its checkpoint is there
+  bool keep_best = false;      // BestIsDue is called: one more checkpoint, in the folder "best" of the directory
+  bool wait_for_best = false;  // training continues when the best checkpoint is there
   // Ranks that write one checkpoint together, each its parts; null: this rank alone writes its whole store.
   Groups* together = nullptr;
   // With `together`: FindSavePlaces of their directories. Where these are several, each gets the parts of its ranks and
@@ -63,6 +63,8 @@ class CheckpointHook : public TrainHook {
 
   int64_t NextStep(const TrainState& state) override;
   Status AtStep(const TrainState& state) override;
+  Status AtEpochEnd(const TrainState& state) override;
+  Status AtLastStep(const TrainState& state) override;
   void AtEnd(const TrainState& state, const Status& outcome) override;
 
   // Files that each checkpoint from now on has too.
@@ -77,8 +79,11 @@ class CheckpointHook : public TrainHook {
     options_.save_at_end = false;
     planned_.SkipLast();
   }
-  // Saves in place of the best so far.
-  void SaveBest(const TrainState& state);
+  // What this step or epoch leaves is the best so far: it is saved in place of the one before when this hook is called,
+  // after those that judge it, whose counters the checkpoint has.
+  void BestIsDue() { best_due_ = true; }
+  // Saves it now, where one is due.
+  void SaveBestIfDue(const TrainState& state);
   // The folder of the last save that was started; empty before, and on ranks that write no manifest.
   const std::string& last_path() const { return last_path_; }
   const checkpoint::Lineage& lineage() const { return lineage_; }
@@ -148,6 +153,7 @@ class CheckpointHook : public TrainHook {
   checkpoint::AsyncSaver saver_;
   bool alone_ = false;  // after an error: the other ranks may not come
   int64_t saved_step_ = -1;
+  bool best_due_ = false;
   PlannedWork planned_;
   std::string last_path_;
   checkpoint::Companions companions_;

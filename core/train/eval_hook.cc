@@ -73,7 +73,7 @@ StatusOr<std::string> EvalHook::Now(const TrainState& s, int64_t epoch) {
   progress_->console->Line(line);
   if (progress_->metrics != nullptr) progress_->metrics->Write(s, record);
   if (on_evaluated_) on_evaluated_();
-  if (Better(shown) && on_best_) on_best_(s);
+  if (Better(shown) && on_best_) on_best_();
   return line;
 }
 

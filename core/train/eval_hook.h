@@ -34,7 +34,7 @@ class EvalHook : public TrainHook {
   void Expect(double steps) { planned_.Expect(steps); }
   // After each evaluation.
   void OnEvaluated(std::function<void()> evaluated) { on_evaluated_ = std::move(evaluated); }
-  void OnBest(std::function<void(const TrainState&)> best) { on_best_ = std::move(best); }
+  void OnBest(std::function<void()> best) { on_best_ = std::move(best); }
 
   // Evaluates, prints and records, and gives the line; `epoch` is its number from 1.
   StatusOr<std::string> Now(const TrainState& s, int64_t epoch);
@@ -58,7 +58,7 @@ class EvalHook : public TrainHook {
   const int64_t every_epochs_, every_steps_;
   Finish finish_;
   std::function<void()> on_evaluated_;
-  std::function<void(const TrainState&)> on_best_;
+  std::function<void()> on_best_;
   bool at_end_ = true;
   PlannedWork planned_;
   int64_t done_ = 0;

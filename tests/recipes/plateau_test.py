@@ -75,4 +75,9 @@ for monitor in ["eval_loss", "loss"]:
     run("train", "r.lua", "--out", parts, "--max-steps", "30", "monitor=" + monitor)
     run("train", "r.lua", "--out", parts, "--resume=" + parts + "/ckpt", "monitor=" + monitor)
     check(rates(parts) == wanted, (rates(parts), wanted))
+    # The best checkpoint knows what its own evaluation has come to.
+    best = monitor + "_best"
+    run("train", "r.lua", "--out", best, "monitor=" + monitor, "train.epochs=8")
+    run("train", "r.lua", "--out", best, "--resume=best", "monitor=" + monitor)
+    check(rates(best) == wanted, (rates(best), wanted))
 print("passed")

@@ -141,6 +141,47 @@ expect "a best checkpoint" 0 "resuming from memory at step 2"
 run ls best/ckpt/best
 expect "a best checkpoint" 0 "best-1_2.ckpt"
 
+# Of a run that has only a best checkpoint when it starts again, the next best one takes its place.
+cat > better.lua <<'LUA'
+local ms = require "mslua"
+local nn = ms.nn
+local Net = nn.Cell:extend "Net"
+function Net:init() self.d = nn.Dense(2, 1) end
+function Net:construct(x) return self.d(x) end
+local Dies = ms.Callback:extend "Dies"
+function Dies:on_train_step_begin(run)
+  if run.epoch ~= 2 or ms.communication.get_rank() ~= 0 or io.open("killed", "r") then return end
+  io.open("killed", "w"):close()
+  os.execute "kill -9 $PPID"
+end
+local function data()
+  return ms.dataset.NumpySlicesDataset({ ms.ones { 4, 2 }, ms.ones { 4, 1 } }, { "x", "y" }):batch(1)
+end
+return ms.recipe {
+  name = "better", network = function() return Net() end, loss = nn.MSELoss(), callbacks = { Dies() },
+  dataset = data, eval_dataset = data, eval = { metrics = { "loss" } },
+  optimizer = nn.SGD { learning_rate = 0.01 }, train = { epochs = 3 },
+  parallel = { parallel_mode = "data_parallel" },
+  checkpoint = { save_checkpoint_steps = 100 },
+}
+LUA
+# better FOLDER LAST FLAGS...: what is left in ckpt/best is of step LAST.
+better() {
+  rm -f killed
+  folder=$1 last=$2
+  shift 2
+  run "$mslua" train better.lua --out "$folder" "$@"
+  expect "only a best checkpoint, $*" 0 "the job starts again (1)"
+  said=$out
+  out=$(ls "$folder/ckpt/best")
+  [ "$out" = "better-3_$last.ckpt" ] || fail "the best checkpoint, $*: $out"
+}
+better better1 12 --recover
+better better2 6 --recover -n 2
+better better3 12 --recover=disk
+out=$said
+expect "a best checkpoint from disk" 0 "resuming from better3/ckpt/best/better-1_4.ckpt at step 4"
+
 # A rank that crashes leaves a report, which the message names.
 rm killed
 sed 's/kill -9/kill -SEGV/' alone.lua > crash.lua

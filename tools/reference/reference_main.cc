@@ -39,12 +39,11 @@ std::string SectionOfVerb(const cli::VerbDef& verb) {
   if (!verb.actions.empty()) absl::StrAppend(&text, "| action |\n| --- |\n");
   for (const cli::ActionDef& action : verb.actions) {
     const std::string usage = absl::StrCat(action.name, action.usage.empty() ? "" : " ", action.usage);
-    if (action.built) absl::StrAppend(&text, "| ", Cell(Code(usage)), " |\n");
+    absl::StrAppend(&text, "| ", Cell(Code(usage)), " |\n");
   }
   if (!verb.actions.empty()) absl::StrAppend(&text, "\n");
   if (!verb.flags.empty()) absl::StrAppend(&text, "| flag | default | meaning |\n| --- | --- | --- |\n");
   for (const cli::FlagDef& flag : verb.flags) {
-    if (!flag.built) continue;
     const std::string initial = flag.default_value.empty() ? "" : Code(flag.default_value);
     absl::StrAppend(&text, "| ", Cell(Code(cli::FlagUsage(flag))), " | ", Cell(initial), " | ", Cell(flag.help));
     for (const std::string& action : flag.actions)
@@ -64,12 +63,10 @@ std::string CommandLinePage() {
       "any order behind the verb. `--flag VALUE` and `--flag=VALUE` are the same; `[=VALUE]` means that the value may "
       "be left out. `--no-FLAG` turns a switch off. `--` ends parameters and flags.\n\n| verb | |\n| --- | --- |\n";
   for (const cli::VerbDef& verb : cli::Verbs()) {
-    if (verb.built) absl::StrAppend(&text, "| [", verb.name, "](#mslua-", verb.name, ") | ", Cell(verb.doc), " |\n");
+    absl::StrAppend(&text, "| [", verb.name, "](#mslua-", verb.name, ") | ", Cell(verb.doc), " |\n");
   }
   absl::StrAppend(&text, "\n");
-  for (const cli::VerbDef& verb : cli::Verbs()) {
-    if (verb.built) absl::StrAppend(&text, SectionOfVerb(verb));
-  }
+  for (const cli::VerbDef& verb : cli::Verbs()) absl::StrAppend(&text, SectionOfVerb(verb));
   return text;
 }
 
