@@ -150,9 +150,9 @@ struct Emulation {
   ~Emulation() {
     const char* const path = std::getenv("EMULATED_DEVICE_LEAKS");
     if (path == nullptr) return;
-    std::ofstream(path, std::ios::app) << "device " << ordinal << " allocations " << allocations.size() << " pinned " << pinned.size()
-                                       << " streams " << streams.size() << " events " << live_events << " graphs "
-                                       << live_graphs << " communicators " << live_comms << " programs "
+    std::ofstream(path, std::ios::app) << "device " << ordinal << " allocations " << allocations.size() << " pinned "
+                                       << pinned.size() << " streams " << streams.size() << " events " << live_events
+                                       << " graphs " << live_graphs << " communicators " << live_comms << " programs "
                                        << live_programs << " descriptors " << live_descriptors << "\n";
   }
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Four networks train on the emulated device with the same bits in a hundred orders of the streams' work, and of threads:
-#   orders_test.sh MSLUA LIBRARY [ORDERS]
+# Four networks train on the emulated device with the same bits in a hundred orders of the streams' work, and of
+# threads: orders_test.sh MSLUA LIBRARY [ORDERS]
 here=$PWD
 emulated=$here/$2
 orders=${3:-100}
