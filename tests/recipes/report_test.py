@@ -165,7 +165,7 @@ def main():
     with open("runs/c/metrics.jsonl", "a", encoding="utf-8") as file:
         file.write("\n")
     bad = mslua("report", "runs/c", "-o", "c.html")
-    check(bad.returncode == 0 and "metrics.jsonl: 1 line is not JSON with a step and left out" in bad.stderr, bad)
+    check(bad.returncode == 0 and "metrics.jsonl: 1 line is not JSON with a step: left out" in bad.stderr, bad)
     os.remove("c.html")
     none = mslua("report", ".", "-o", "c.html")
     check(none.returncode == 2 and "has no metrics.jsonl" in none.stderr and not os.path.exists("c.html"), none)

@@ -142,7 +142,7 @@ StatusOr<std::vector<RunRecord>> ReadRunRecords(const std::vector<std::string>& 
     ASSIGN_OR_RETURN(RunRecord record, ReadRunRecord(folder));
     const std::string path = Printable(absl::StrCat(folder, "/", kRunMetrics));
     if (record.broken > 0) {
-      std::fprintf(stderr, "mslua: note: %s: %lld %s JSON with a step and left out\n", path.c_str(),
+      std::fprintf(stderr, "mslua: note: %s: %lld %s JSON with a step: left out\n", path.c_str(),
                    static_cast<long long>(record.broken), record.broken == 1 ? "line is not" : "lines are not");
     }
     if (record.half_written)
