@@ -84,9 +84,10 @@ modes() {
 }
 
 for ranks in "$@"; do
-  modes char_gpt 8 "$ranks" data_path=text layers=2 dim=32 block=16 warmup=5 \
+  batch=$((ranks > 4 ? 2 * ranks : 8))  # four rows for a rank of a pipeline, in four micro-batches
+  modes char_gpt "$batch" "$ranks" data_path=text layers=2 dim=32 block=16 warmup=5 \
     parallel.search_mode=recursive_programming
-  pipeline char_gpt 8 "$ranks" data_path=text layers=2 dim=32 block=16 warmup=5
+  pipeline char_gpt "$batch" "$ranks" data_path=text layers=2 dim=32 block=16 warmup=5
   [ -z "$device" ] || continue  # convolutions in float64 take an emulated device minutes
   pipeline resnet50_cifar10 8 "$ranks" data_path=images image_size=32 width=4
   modes resnet50_cifar10 8 "$ranks" data_path=images image_size=32 width=4 \
