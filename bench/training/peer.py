@@ -216,6 +216,9 @@ def networks(torch):
                 x = layer(x, self.cos, self.sin, self.mask)
             return self.head(self.norm(x))
 
+    def conv(n_in, n_out, k):
+        return nn.Conv2d(n_in, n_out, k, 1, k // 2, bias=False)
+
     class Inverted(nn.Module):
         def __init__(self, n_in, n_out, stride, expansion):
             super().__init__()
@@ -237,6 +240,67 @@ def networks(torch):
                 n_in = c
         cells += [conv(n_in, 1280, 1), nn.BatchNorm2d(1280), nn.ReLU6(True), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
         return nn.Sequential(*cells, nn.Linear(1280, 10))
+
+    class GroupNorm(nn.GroupNorm):
+        def forward(self, x):
+            # PyTorch 1 has none for parameters of other types than x's.
+            return super().forward(x if torch.__version__.startswith("2") else x.float())
+
+    class Residual(nn.Module):
+        def __init__(self, n_in, n_out, time):
+            super().__init__()
+            self.norm1, self.norm2 = GroupNorm(8, n_in), GroupNorm(8, n_out)
+            self.conv1, self.conv2 = nn.Conv2d(n_in, n_out, 3, padding=1), nn.Conv2d(n_out, n_out, 3, padding=1)
+            self.time, self.skip = nn.Linear(time, n_out), nn.Conv2d(n_in, n_out, 1) if n_in != n_out else nn.Identity()
+
+        def forward(self, x, time):
+            y = self.conv1(F.silu(self.norm1(x))) + self.time(F.silu(time))[:, :, None, None]
+            return self.skip(x) + self.conv2(F.silu(self.norm2(y)))
+
+    class PixelAttention(nn.Module):
+        def __init__(self, channels):
+            super().__init__()
+            self.norm, self.qkv, self.out = GroupNorm(8, channels), nn.Linear(channels, 3 * channels), nn.Linear(
+                channels, channels)
+
+        def forward(self, x):
+            n, c, h, w = x.shape
+            q, k, v = self.qkv(self.norm(x).flatten(2).transpose(1, 2)).split(c, 2)
+            if hasattr(F, "scaled_dot_product_attention") and q.dtype == torch.float32:
+                y = F.scaled_dot_product_attention(q, k, v)
+            else:
+                y = (q @ k.transpose(1, 2) / math.sqrt(c)).softmax(-1) @ v
+            return x + self.out(y).transpose(1, 2).reshape(n, c, h, w)
+
+    class Ddpm(nn.Module):
+        """The denoiser of recipes/ddpm_mnist.lua: two sizes, patches of 2 x 2."""
+
+        def __init__(self, width):
+            super().__init__()
+            wide, time = 2 * width, 4 * width
+            self.rates = 1000 * 10000**(-torch.arange(width // 2) / (width // 2))
+            self.time = nn.Sequential(nn.Linear(width, time), nn.SiLU(), nn.Linear(time, time))
+            self.begin = nn.Conv2d(1, width, 2, 2)
+            self.down1, self.down2 = Residual(width, width, time), Residual(width, wide, time)
+            self.shrink, self.grow = nn.Conv2d(width, width, 3, 2, 1), nn.ConvTranspose2d(wide, wide, 4, 2, 1)
+            self.middle1, self.attend = Residual(wide, wide, time), PixelAttention(wide)
+            self.middle2 = Residual(wide, wide, time)
+            self.up2, self.up1 = Residual(2 * wide, wide, time), Residual(wide + width, width, time)
+            self.norm, self.finish = GroupNorm(8, width), nn.ConvTranspose2d(width, 1, 2, 2)
+
+        def noise(self, x, time):
+            angles = time[:, None] * self.rates
+            t = self.time(torch.cat([angles.sin(), angles.cos()], 1))
+            large = self.down1(self.begin(x), t)
+            small = self.down2(self.shrink(large), t)
+            x = self.middle2(self.attend(self.middle1(small, t)), t)
+            x = self.up1(torch.cat([self.grow(self.up2(torch.cat([x, small], 1), t)), large], 1), t)
+            return self.finish(F.silu(self.norm(x)))
+
+        def forward(self, x):
+            time, noise = torch.rand(x.shape[0]), torch.randn_like(x)
+            at = (time * (0.999 * math.pi / 2))[:, None, None, None]
+            return self.noise(at.cos() * x + at.sin() * noise, time).float(), noise
 
     def entropy(out, y):
         return F.cross_entropy(out.float().view(-1, out.shape[-1]), y.view(-1))
@@ -264,6 +328,7 @@ def networks(torch):
         "lstm": lambda: of_text(Recurrent(65, 2, 256), 32, 65, 128),
         "mobilenetv2": lambda: images(mobilenetv2(), 32, 3, 32),
         "vit": lambda: images(Vit(32, 4, 6, 3, 192), 32, 3, 32),
+        "ddpm": lambda: (Ddpm(24), torch.randn(64, 1, 32, 32), None, lambda out, _: F.mse_loss(*out), None),
         "bert": lambda: text(8, 4096, 128, 4, 4, 256, make=Bert),
         "llama": lambda: text(8, 4096, 128, 4, 8, 4, 256, 688, make=Llama),
     }

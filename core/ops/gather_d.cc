@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <atomic>
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
+#include "core/kernels/dispatch.h"
 #include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/op/marks.h"
@@ -13,6 +15,7 @@ namespace mslua {
 namespace {
 
 constexpr int64_t kGrain = 16384;  // elements that are worth a thread
+constexpr int64_t kColumns = 256;  // side by side that one thread adds up
 
 // A table [outer, rows, inner] and indices [outer, count, inner] into its rows, one for each element.
 //
@@ -79,6 +82,110 @@ Status Scatter(const OpCall& c) {
     if constexpr (!std::is_same_v<T, bool>) ScatterLanes(l, c.inputs[0], c.inputs[1].as<T>(), c.outputs[0].as<T>());
   });
   return absl::OkStatus();
+}
+
+// Indices are checked while they are read: an element of a wrong one is zero, or added nowhere, and then they are
+// looked through for the first wrong one.
+template <class Index, class T>
+void GatherFrom(const Lanes& l, const Index* indices, const T* x, T* y, std::atomic<bool>& wrong) {
+  // Elements side by side that one row of lanes has in both tensors.
+  const int64_t run = l.inner == 1 ? l.count : l.inner;
+  ParallelFor(l.outer * l.count * l.inner, kGrain, [&](int64_t begin, int64_t end) {
+    bool bad = false;
+    for (int64_t i = begin; i < end;) {
+      const int64_t stop = std::min(end, (i / run + 1) * run);
+      const T* from = x + i / (l.count * l.inner) * l.rows * l.inner;
+      for (int64_t k = l.inner == 1 ? 0 : i % l.inner, step = l.inner == 1 ? 0 : 1; i < stop; ++i, k += step) {
+        const int64_t at = indices[i], row = at - l.begin;
+        bad |= static_cast<uint64_t>(at) >= static_cast<uint64_t>(l.all);
+        y[i] = static_cast<uint64_t>(row) < static_cast<uint64_t>(l.rows) ? from[row * l.inner + k] : T{};
+      }
+    }
+    if (bad) wrong = true;
+  });
+}
+
+// Columns of each outer place are shared out to threads, never the elements that are added to one.
+template <class Index, class T>
+void ScatterTo(const Lanes& l, const Index* indices, const T* updates, T* y, std::atomic<bool>& wrong) {
+  const int64_t width = std::min<int64_t>(l.inner, kColumns),
+                blocks = (l.inner + width - 1) / std::max<int64_t>(1, width);
+  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, (l.rows + l.count) * width));
+  ParallelFor(l.outer * blocks, grain, [&](int64_t begin, int64_t end) {
+    bool bad = false;
+    for (int64_t block = begin; block < end; ++block) {
+      const int64_t o = block / blocks, first = block % blocks * width, last = std::min(l.inner, first + width);
+      T* to = y + o * l.rows * l.inner;
+      if (blocks == 1) {
+        std::fill_n(to, l.rows * l.inner, T{});
+      } else {
+        for (int64_t r = 0; r < l.rows; ++r) std::fill(to + r * l.inner + first, to + r * l.inner + last, T{});
+      }
+      for (int64_t j = 0; j < l.count; ++j) {
+        const int64_t from = (o * l.count + j) * l.inner;
+        for (int64_t k = first; k < last; ++k) {
+          const int64_t at = indices[from + k], row = at - l.begin;
+          bad |= static_cast<uint64_t>(at) >= static_cast<uint64_t>(l.all);
+          if (static_cast<uint64_t>(row) < static_cast<uint64_t>(l.rows)) to[row * l.inner + k] += updates[from + k];
+        }
+      }
+    }
+    if (bad) wrong = true;
+  });
+}
+
+// f(Index{}, T{}) for the types of the indices and of the elements.
+template <class F>
+void DispatchBoth(DType indices, DType elements, F f) {
+  DispatchDType(elements, [&](auto zero) {
+    if (indices == DType::kI64)
+      f(int64_t{}, zero);
+    else
+      f(int32_t{}, zero);
+  });
+}
+
+// gather_d of x and indices, or scatter_d of indices and updates.
+class LanesKernel : public Kernel {
+ public:
+  LanesKernel(const OpSpec& s, bool gathers)
+      : l_(s.attrs, gathers ? s.inputs[0].shape : s.outputs[0].shape, s.inputs[gathers ? 1 : 0].shape),
+        indices_(s.inputs[gathers ? 1 : 0]),
+        dtype_(s.outputs[0].dtype),
+        gathers_(gathers) {}
+
+  Status Run(const Buffers& b) override {
+    const void *indices = b.inputs[gathers_ ? 1 : 0], *x = b.inputs[gathers_ ? 0 : 1];
+    std::atomic<bool> wrong{false};
+    DispatchBoth(indices_.dtype, dtype_, [&](auto index, auto zero) {
+      using T = decltype(zero);
+      const auto* at = static_cast<const decltype(index)*>(indices);
+      if (gathers_)
+        GatherFrom(l_, at, static_cast<const T*>(x), static_cast<T*>(b.outputs[0]), wrong);
+      else if constexpr (std::is_same_v<T, ComputeType<T>> && !std::is_same_v<T, bool>)
+        ScatterTo(l_, at, static_cast<const T*>(x), static_cast<T*>(b.outputs[0]), wrong);
+    });
+    if (!wrong) return absl::OkStatus();
+    return CheckIndices({indices_, const_cast<void*>(indices)}, l_.all, "index");
+  }
+
+ private:
+  const Lanes l_;
+  const TensorType indices_;
+  const DType dtype_;
+  const bool gathers_;
+};
+
+// Sums of 16-bit numbers are f32, for which only the reference has memory.
+FastKernel OnePass(bool gathers) {
+  return {"lanes",
+          [gathers](const OpSpec& s) {
+            const DType t = s.outputs[0].dtype;
+            return gathers || (t != DType::kBF16 && t != DType::kF16 && t != DType::kBool);
+          },
+          [gathers](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
+            return std::make_unique<LanesKernel>(s, gathers);
+          }};
 }
 
 std::string Sizes(const Lanes& l) {
@@ -161,6 +268,7 @@ OpDef ScatterD() {
     return {Value(), c.g.Op("gather_d", {c.dy[0], c.x(0)}, {{"axis", c.attrs.Int("axis")}})};
   });
   op.Reference(Scatter);
+  op.Fast(OnePass(false));
   op.OnDevice(
       ScatterOnDevice,
       IndexFault(
@@ -205,6 +313,7 @@ MSLUA_OPERATOR(gather_d) {
             Value()};
   });
   op.Reference(Gather);
+  op.Fast(OnePass(true));
   op.OnDevice(
       GatherOnDevice,
       IndexFault(

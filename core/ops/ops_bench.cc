@@ -70,6 +70,15 @@ std::vector<Row> Rows() {
     rows.push_back(
         {"layer_norm_grad_input", {data({768, 128}), data({768, 128}), f32({768}), f32({768}), f32({128})}, {}});
     rows.push_back({"layer_norm_grad_params", {data({768, 128}), data({768, 128}), f32({768}), f32({768})}, {}});
+    for (const bool nhwc : {false, true}) {
+      const TensorType x = data(nhwc ? Shape{64, 16, 16, 48} : Shape{64, 48, 16, 16}), s = f32({64, 8}), v = f32({48});
+      const Attrs a = {{"groups", int64_t{8}}, {"data_format", std::string(nhwc ? "NHWC" : "NCHW")}};
+      rows.push_back({"group_norm_apply", {x, v, v}, a});
+      rows.push_back({"group_norm_grad", {x, x, s, s, v}, a});
+    }
+    rows.push_back({"sort", {data({1024, 1024})}, {}});
+    rows.push_back({"top_k", {data({1024, 1024})}, {{"k", int64_t{8}}}});
+    rows.push_back({"top_k", {data({1024, 1024})}, {{"k", int64_t{256}}}});
     rows.push_back({"reduce_sum", {data({768, 512})}, {{"axis", Ints{0}}}});
     rows.push_back({"reduce_sum", {data({768, 512})}, {{"axis", Ints{1}}}});
     rows.push_back({"softmax", {data({768, 1024})}, {}});

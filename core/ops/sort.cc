@@ -1,9 +1,12 @@
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <type_traits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
+#include "core/kernels/dispatch.h"
 #include "core/kernels/simd/softmax.h"
 #include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
@@ -49,6 +52,128 @@ void SortLanes(const OpCall& c, bool descending) {
                   }
                 }
               });
+}
+
+// The place of a number in ascending order as an integer: -0 is 0, NaN comes last.
+uint32_t KeyOf(float v) {
+  if (v != v) return ~0u;
+  v += 0.0f;
+  uint32_t bits;
+  std::memcpy(&bits, &v, sizeof bits);
+  return bits >> 31 ? ~bits : bits | 1u << 31;
+}
+uint32_t KeyOf(int32_t v) { return static_cast<uint32_t>(v) ^ 1u << 31; }
+
+// A key and, below it, where the element was: equal elements keep their order.
+using Entry = uint64_t;
+
+// Sorts entries that are in the order of their places; `spare` is memory for n more. A pass for each byte of the keys,
+// from the last one on; a byte that is the same in all is skipped.
+void SortByBytes(Entry* entries, Entry* spare, int64_t n) {
+  constexpr int kBytes = 4, kValues = 256;
+  int32_t counts[kBytes][kValues] = {};
+  for (int64_t j = 0; j < n; ++j) {
+    for (int b = 0; b < kBytes; ++b) ++counts[b][entries[j] >> (32 + 8 * b) & 0xff];
+  }
+  Entry *from = entries, *to = spare;
+  for (int b = 0; b < kBytes; ++b) {
+    int32_t* places = counts[b];
+    if (places[from[0] >> (32 + 8 * b) & 0xff] == n) continue;
+    int32_t at = 0;
+    for (int v = 0; v < kValues; ++v) at += std::exchange(places[v], at);
+    for (int64_t j = 0; j < n; ++j) to[places[from[j] >> (32 + 8 * b) & 0xff]++] = from[j];
+    std::swap(from, to);
+  }
+  if (from != entries) std::copy_n(from, n, entries);
+}
+
+// The first k of n entries in order, at their beginning.
+void SortFirst(Entry* entries, Entry* spare, int64_t n, int64_t k) {
+  constexpr int64_t kFew = 16, kMany = 256;  // measured
+  if (k <= kFew && k < n) {
+    std::sort(entries, entries + k);
+    for (int64_t j = k; j < n; ++j) {
+      const Entry e = entries[j];
+      if (e > entries[k - 1]) continue;
+      int64_t at = k - 1;
+      for (; at > 0 && entries[at - 1] > e; --at) entries[at] = entries[at - 1];
+      entries[at] = e;
+    }
+    return;
+  }
+  if (k >= kMany) return SortByBytes(entries, spare, n);
+  if (k < n) std::nth_element(entries, entries + k - 1, entries + n);
+  std::sort(entries, entries + k);
+}
+
+// What the reference gives, of numbers that 32 bits order.
+template <class T>
+class KeysKernel : public Kernel {
+ public:
+  KeysKernel(const OpSpec& s, bool descending)
+      : view_(AxisView::Of(s.inputs[0].shape, s.attrs.Int("axis"))),
+        k_(s.outputs[0].shape[static_cast<size_t>(s.attrs.Int("axis"))]),
+        flip_(descending ? ~0u : 0u),
+        lanes_(view_.outer * view_.inner),
+        parts_(std::clamp<int64_t>(lanes_ * view_.size / kGrain, 1, std::clamp<int64_t>(lanes_, 1, 64))) {}
+
+  int64_t scratch_bytes() const override { return parts_ * 2 * view_.size * static_cast<int64_t>(sizeof(Entry)); }
+
+  Status Run(const Buffers& b) override {
+    const T* x = static_cast<const T*>(b.inputs[0]);
+    T* values = static_cast<T*>(b.outputs[0]);
+    int32_t* places = static_cast<int32_t*>(b.outputs[1]);
+    const int64_t n = view_.size, inner = view_.inner;
+    ParallelFor(parts_, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t p = begin; p < end; ++p) {
+        Entry* entries = static_cast<Entry*>(b.scratch) + p * 2 * n;
+        for (int64_t at = lanes_ * p / parts_; at < lanes_ * (p + 1) / parts_; ++at) {
+          const T* from = x + at / inner * n * inner + at % inner;
+          for (int64_t j = 0; j < n; ++j) {
+            const uint32_t key = KeyOf(static_cast<ComputeType<T>>(from[j * inner])) ^ flip_;
+            entries[j] = static_cast<Entry>(key) << 32 | static_cast<Entry>(j);
+          }
+          SortFirst(entries, entries + n, n, k_);
+          const int64_t to = at / inner * k_ * inner + at % inner;
+          for (int64_t j = 0; j < k_; ++j) {
+            const auto place = static_cast<int32_t>(entries[j] & 0xffffffffu);
+            places[to + j * inner] = place;
+            values[to + j * inner] = from[place * inner];
+          }
+        }
+      }
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  const AxisView view_;
+  const int64_t k_;
+  const uint32_t flip_;
+  const int64_t lanes_, parts_;
+};
+
+// `descending` names the attribute that says so.
+FastKernel Keys(const char* descending) {
+  return {"keys",
+          [](const OpSpec& s) {
+            const DType t = s.inputs[0].dtype;
+            return (t == DType::kF32 || t == DType::kBF16 || t == DType::kF16 || t == DType::kI32) &&
+                   s.inputs[0].elements() > 0;
+          },
+          [descending](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
+            const bool down = s.attrs.Bool(descending);
+            switch (s.inputs[0].dtype) {
+              case DType::kF32:
+                return std::make_unique<KeysKernel<float>>(s, down);
+              case DType::kBF16:
+                return std::make_unique<KeysKernel<BF16>>(s, down);
+              case DType::kF16:
+                return std::make_unique<KeysKernel<F16>>(s, down);
+              default:
+                return std::make_unique<KeysKernel<int32_t>>(s, down);
+            }
+          }};
 }
 
 // The place of an element is the number of those before it: any number of threads may find it.
@@ -124,6 +249,7 @@ MSLUA_OPERATOR(sort) {
     return std::vector<TensorType>{in[0], {DType::kI32, in[0].shape}};
   });
   op.Reference([](const OpCall& c) { return Sort(c, c.attrs.Bool("descending")); });
+  op.Fast(Keys("descending"));
   op.OnDevice([](const OpSpec& spec) { return SortOnDevice(spec, spec.attrs.Bool("descending")); });
   op.AddSample({{{DType::kF32, {3, 5}}}});
   op.AddSample({{{DType::kF32, {2, 4, 3}}}, {{"axis", int64_t{1}}, {"descending", true}}});
@@ -147,9 +273,11 @@ MSLUA_OPERATOR(sort) {
     return std::vector<TensorType>{y, {DType::kI32, y.shape}};
   });
   top.Reference([](const OpCall& c) { return Sort(c, c.attrs.Bool("largest")); });
+  top.Fast(Keys("largest"));
   top.OnDevice([](const OpSpec& spec) { return SortOnDevice(spec, spec.attrs.Bool("largest")); });
   top.AddSample({{{DType::kF32, {3, 5}}}, {{"k", int64_t{2}}}});
   top.AddSample({{{DType::kF32, {4, 3}}}, {{"k", int64_t{3}}, {"axis", int64_t{0}}, {"largest", false}}});
+  top.AddSample({{{DType::kF32, {2, 70}}}, {{"k", int64_t{20}}}});
   return {op, top};
 }
 

@@ -119,5 +119,36 @@ TEST(TransposeTest, JoinedAndSplitRowsAreTheReferences) {
   SetComputeThreads(1);
 }
 
+TEST(TransposeTest, RolledElementsAreWhereTheirCoordinatesSay) {
+  std::mt19937 random(5);
+  for (int i = 0; i < 200; ++i) {
+    const size_t rank = random() % 4 + 1;
+    const TensorType type = {RandomType(&random), RandomShape(rank, 9, &random)};
+    Ints shifts, axes(rank);
+    std::iota(axes.begin(), axes.end(), 0);
+    std::shuffle(axes.begin(), axes.end(), random);
+    axes.resize(random() % (rank + 1));
+    for (size_t k = 0; k < axes.size(); ++k) shifts.push_back(static_cast<int64_t>(random() % 41) - 20);
+    const auto call = testing::MakeCall(*Operators().Find("roll"), {type}, {{"shift", shifts}, {"axis", axes}});
+    ASSERT_TRUE(call.ok()) << call.status();
+    std::vector<Memory> x;
+    x.emplace_back(type);
+    std::generate_n(static_cast<uint8_t*>(x[0].data()), type.bytes(), [&] { return static_cast<uint8_t>(random()); });
+    const auto y = testing::RunReference(*call, x);
+    ASSERT_TRUE(y.ok()) << y.status();
+    const Shape strides = RowMajorStrides(type.shape);
+    const int64_t size = SizeOf(type.dtype);
+    for (int64_t e = 0; e < type.elements(); ++e) {
+      int64_t to = 0;
+      for (size_t d = 0; d < rank; ++d) {
+        int64_t at = e / strides[d] % type.shape[d];
+        for (size_t k = 0; k < axes.size(); ++k) at += axes[k] == static_cast<int64_t>(d) ? shifts[k] : 0;
+        to += (at % type.shape[d] + type.shape[d]) % type.shape[d] * strides[d];
+      }
+      ASSERT_EQ(x[0].bytes().compare(e * size, size, (*y)[0].bytes(), to * size, size), 0) << ToString(type);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mslua

@@ -1,6 +1,6 @@
 // Channels-last layout. Operators with an attribute data_format are rewritten to "NHWC"; which of their tensors
-// that permutes follows from their factor rules under both values, so no operator is named here. Elementwise operators,
-// broadcasts and reductions between them follow. Transposes stand where a chain begins or ends; those that move no
+// that permutes follows from their factor rules under both values. Elementwise operators, broadcasts, reductions, and
+// what joins, slices and pads between them follow. Transposes stand where a chain begins or ends; those that move no
 // element are reshapes.
 #include <algorithm>
 #include <cstdio>
@@ -109,7 +109,7 @@ class LayoutPass {
   }
 
   void Visit(int32_t i, const Node& n) {
-    if (VisitImages(i, n) || VisitElementwise(i, n) || VisitReduction(i, n)) return;
+    if (VisitImages(i, n) || VisitElementwise(i, n) || VisitReduction(i, n) || VisitPieces(i, n)) return;
     std::vector<Value> inputs;
     for (Value v : n.inputs) inputs.push_back(Plain(v));
     const auto out = to_.Clone(n, inputs);
@@ -125,6 +125,13 @@ class LayoutPass {
     for (Value v : n.inputs) types.push_back(graph_.TypeOf(v));
     const auto permuted = PermutedBy(n, last.attrs, types);
     if (!permuted.ok()) return false;
+    // Normalisations, which have vectors beside images, follow a chain and begin none.
+    bool begins = true, follows = false;
+    for (size_t k = 0; k < types.size(); ++k) {
+      begins = begins && types[k].rank() == 4;
+      follows = follows || (permuted->inputs[k] && HasLast(n.inputs[k]));
+    }
+    if (!begins && !follows) return false;
     std::vector<Value> inputs;
     for (size_t k = 0; k < n.inputs.size(); ++k)
       inputs.push_back(permuted->inputs[k] ? Last(n.inputs[k]) : Plain(n.inputs[k]));
@@ -165,6 +172,34 @@ class LayoutPass {
     last.attrs.Set("axis", moved);
     const auto out = to_.Clone(last, {Last(n.inputs[0])});
     for (size_t o = 0; o < out.size(); ++o) (keep ? last_ : plain_)[i][o] = out[o];
+    return true;
+  }
+
+  // Images joined along a dimension, a piece of them, or images with padding.
+  bool VisitPieces(int32_t i, const Node& n) {
+    const bool joins = n.op->name == "concat";
+    if ((!joins && n.op->name != "strided_slice" && n.op->name != "pad") || n.outputs[0].rank() != 4) return false;
+    if (std::none_of(n.inputs.begin(), n.inputs.end(),
+                     [&](Value v) { return HasLast(v) && !plain_[v.node][v.output].valid(); }))
+      return false;
+    Node last = n;
+    if (joins) {
+      const auto axis = std::find(kToLast.begin(), kToLast.end(), n.attrs.Int("axis"));
+      last.attrs.Set("axis", static_cast<int64_t>(axis - kToLast.begin()));
+    }
+    for (const char* name : {"begin", "end", "strides", "low", "high", "interior"}) {
+      const AttrValue* list = n.attrs.Find(name);
+      if (list == nullptr) continue;
+      const auto& numbers = std::get<std::vector<int64_t>>(*list);
+      if (numbers.empty()) continue;
+      if (numbers.size() != 4) return false;
+      std::vector<int64_t> moved;
+      for (int64_t d : kToLast) moved.push_back(numbers[d]);
+      last.attrs.Set(name, moved);
+    }
+    std::vector<Value> inputs;
+    for (Value v : n.inputs) inputs.push_back(Last(v));
+    last_[i][0] = to_.Clone(last, inputs)[0];
     return true;
   }
 

@@ -346,6 +346,39 @@ TEST(Layout, OnlyTheEndsOfAChainAreTransposed) {
   EXPECT_EQ(Count(last, "transpose"), 1) << ToString(last);
 }
 
+// The skeleton of a U-Net: normalised, a piece joined to the whole, with a border, and all gradients.
+TEST(Layout, GroupNormsAndPiecesFollowAChain) {
+  GraphBuilder g;
+  const Value x = g.Input("x", kData, {DType::kF64, {2, 4, 6, 6}}),
+              w = g.Input("w", kParameter, {DType::kF64, {4, 4, 3, 3}}),
+              scale = g.Input("scale", kParameter, {DType::kF64, {4}}),
+              bias = g.Input("bias", kParameter, {DType::kF64, {4}}),
+              w2 = g.Input("w2", kParameter, {DType::kF64, {3, 6, 3, 3}});
+  const Attrs same = {{"pad_mode", std::string("same")}};
+  Value h = g.Op("group_norm", {g.Op("conv2d", {x, w}, same), scale, bias}, {{"groups", int64_t{2}}});
+  const Value piece = g.Op("strided_slice", {h}, {{"begin", Ints{0, 1, 0, 0}}, {"end", Ints{2, 3, 6, 6}}});
+  h = g.Op("concat", {h, piece}, {{"axis", int64_t{1}}});
+  h = g.Op("pad", {h}, {{"low", Ints{0, 0, 1, 0}}, {"high", Ints{0, 0, 2, 1}}});
+  const Value loss = g.Op("reduce_sum", {g.Op("tanh", {g.Op("conv2d", {h, w2}, same)})}, {{"axis", Ints{0, 1, 2, 3}}});
+  const auto gradients = Gradients(g, loss, {w, scale, bias, w2});
+  ASSERT_TRUE(gradients.ok()) << gradients.status();
+  g.Output("loss", loss);
+  for (size_t i = 0; i < gradients->size(); ++i) g.Output(absl::StrCat("d", i), (*gradients)[i]);
+  const Graph graph = EliminateDeadNodes(*g.Finish());
+  const Graph last = EliminateDeadNodes(AssignLayout(graph));
+  ExpectEqual(graph, last, 7);
+  EXPECT_EQ(Count(last, "transpose"), 2) << "of x, and of the constant that gradients begin with\n" << ToString(last);
+  EXPECT_EQ(Count(last, "group_norm_grad"), 1);
+}
+
+TEST(Layout, ANormalisationAloneStaysAsItIs) {
+  GraphBuilder g;
+  const Value x = g.Input("x", kData, {DType::kF32, {2, 4, 5, 5}}), v = g.Input("v", kParameter, {DType::kF32, {4}});
+  g.Output("y", g.Op("group_norm", {x, v, v}, {{"groups", int64_t{2}}}));
+  const Graph graph = *g.Finish();
+  EXPECT_EQ(ToString(AssignLayout(graph)), ToString(graph));
+}
+
 TEST(Layout, WithoutImagesNothingChanges) {
   GraphBuilder g;
   g.Output("y", g.Op("tanh", {g.Input("x", kData, {DType::kF32, {2, 3, 4, 5}})}));

@@ -8,7 +8,8 @@
 // random). EMULATED_DEVICE_FAIL=NAME:K makes the K-th call of a function fail. EMULATED_DEVICE_HANG=K: the K-th launch
 // of a captured graph never ends, and no call returns any more, since all wait for the lock that the waiting one holds.
 // EMULATED_DEVICE_COUNT says how many devices there are (8), EMULATED_DEVICE_MEMORY how much memory each has, in bytes
-// (4 GiB). What is still held when the process ends is written to the file EMULATED_DEVICE_LEAKS.
+// (4 GiB). The device's number and what is still held when the process ends are written to the file
+// EMULATED_DEVICE_LEAKS.
 #include "tests/emulated_device/emulated_cuda.h"
 
 #include <dlfcn.h>
@@ -98,6 +99,9 @@ constexpr Result kInvalidValue = 1, kInvalidHandle = 400, kIllegalAddress = 700,
 constexpr size_t kGuard = 4096, kReserved = size_t{64} << 30;
 constexpr unsigned char kGuardByte = 0xa5, kFresh = 0xcd;
 
+// Whole pages for so many bytes and what guards them.
+constexpr size_t WholeBytes(size_t bytes) { return (bytes + 2 * kGuard + 4095) / 4096 * 4096; }
+
 struct Allocation {
   size_t bytes;
 };
@@ -146,14 +150,20 @@ struct Emulation {
   ~Emulation() {
     const char* const path = std::getenv("EMULATED_DEVICE_LEAKS");
     if (path == nullptr) return;
-    std::ofstream(path, std::ios::app) << "allocations " << allocations.size() << " pinned " << pinned.size()
-                                       << " streams " << streams.size() << " events " << live_events << " graphs "
-                                       << live_graphs << " communicators " << live_comms << " programs "
+    std::ofstream(path, std::ios::app) << "device " << ordinal << " allocations " << allocations.size() << " pinned "
+                                       << pinned.size() << " streams " << streams.size() << " events " << live_events
+                                       << " graphs " << live_graphs << " communicators " << live_comms << " programs "
                                        << live_programs << " descriptors " << live_descriptors << "\n";
   }
 
   bool Fails(const char* name) { return failing == name && ++calls[name] == failing_call; }
-  void Open(bool open) { mprotect(base, top, open ? PROT_READ | PROT_WRITE : PROT_NONE); }
+  // All memory that is allocated. What lies before it has been freed, and stays closed: a process that allocates often
+  // would spend its time on pages that nobody uses.
+  void Open(bool open) {
+    if (allocations.empty()) return;
+    char* const first = allocations.begin()->first - kGuard;
+    mprotect(first, static_cast<size_t>(base + top - first), open ? PROT_READ | PROT_WRITE : PROT_NONE);
+  }
 
   bool GuardsIntact() const {
     for (const auto& [at, a] : allocations) {
@@ -255,23 +265,17 @@ Result RunKernel(const FunctionTag& f, std::vector<void*> pointers, unsigned blo
   const std::vector<int> order = ThreadOrder(static_cast<int>(threads), E().order, E().random);
   for (unsigned b = 0; b < blocks; ++b) {
     *f.module->block = b;
-    const auto run = [&](int t) {
-      *f.module->thread = static_cast<unsigned>(t);
-      f.run(pointers.data());
-    };
     if (f.barriers) {
       if (!RunFibers(
-              order,
-              [&](int t) {
-                f.run(pointers.data());
-                (void)t;
-              },
-              [&](int t) { *f.module->thread = static_cast<unsigned>(t); })) {
+              order, [&] { f.run(pointers.data()); }, f.module->thread)) {
         std::fprintf(stderr, "emulated device: some threads of a block left while others wait at a barrier\n");
         return kLaunchFailed;
       }
     } else {
-      for (const int t : order) run(t);
+      for (const int t : order) {
+        *f.module->thread = static_cast<unsigned>(t);
+        f.run(pointers.data());
+      }
     }
   }
   return kSuccess;
@@ -389,17 +393,17 @@ Result cuMemGetInfo_v2(size_t* free, size_t* total) {
 Result cuMemAlloc_v2(Address* address, size_t bytes) {
   ENTER(cuMemAlloc_v2);
   if (bytes == 0) return kInvalidValue;
-  const size_t whole = (bytes + 2 * kGuard + 4095) / 4096 * 4096;
+  const size_t whole = WholeBytes(bytes);
   if (E().used + bytes > E().memory || E().top + whole > kReserved) return kOutOfMemory;
   char* const at = E().base + E().top + kGuard;
   E().top += whole;
   E().used += bytes;
   E().allocations[at] = {bytes};
-  E().Open(true);
+  mprotect(at - kGuard, whole, PROT_READ | PROT_WRITE);
   std::memset(at - kGuard, kGuardByte, kGuard);
   std::memset(at, kFresh, bytes);
   std::memset(at + bytes, kGuardByte, kGuard);
-  E().Open(false);
+  mprotect(at - kGuard, whole, PROT_NONE);
   *address = reinterpret_cast<Address>(at);
   return kSuccess;
 }
@@ -412,7 +416,7 @@ Result cuMemFree_v2(Address address) {
     return std::all_of(E().streams.begin(), E().streams.end(), [](StreamTag* s) { return s->items.empty(); });
   });
   E().used -= at->second.bytes;
-  madvise(reinterpret_cast<void*>((address + 4095) / 4096 * 4096), at->second.bytes / 4096 * 4096, MADV_DONTNEED);
+  madvise(at->first - kGuard, WholeBytes(at->second.bytes), MADV_DONTNEED);
   E().allocations.erase(at);
   return result;
 }
@@ -726,7 +730,8 @@ Result nvrtcCompileProgram(Program program, int, const char* const*) {
   }
   std::ofstream(shim) << kShim;
   std::ofstream(source) << "#include \"shim.h\"\n" << text << barriers;
-  const std::string command = "g++ -std=c++17 -O0 -fPIC -shared -w " + source + " -o " + object + " 2> " + log;
+  const std::string command =
+      "g++ -std=c++17 -O0 -fPIC -shared -w -nostdlib " + source + " -o " + object + " -lm -lgcc 2> " + log;
   const int status = std::system(command.c_str());
   const auto read = [](const std::string& path) {
     std::ifstream file(path, std::ios::binary);
@@ -861,19 +866,27 @@ Result cublasLtMatmul(BlasHandle, BlasMatmul matmul, const void* alpha, const vo
   return Enqueue(stream, [=] {
     std::memset(workspace, 0x5a, 256);
     const uint64_t inner = m.transpose[0] != 0 ? la.rows : la.columns;
-    const auto at = [](const BlasLayoutTag& l, int64_t s, uint64_t row, uint64_t column) {
-      return s * l.batch_stride + static_cast<int64_t>(column) * l.stride + static_cast<int64_t>(row);
+    // The matrices of one product, with the rows of op(a) and the columns of op(b) one behind the other.
+    std::vector<double> left(ld.rows * inner), right(ld.columns * inner);
+    const auto load = [&](const BlasLayoutTag& l, const void* from, int64_t s, bool transposed,
+                          std::vector<double>* to) {
+      for (uint64_t c = 0; c < l.columns; ++c) {
+        for (uint64_t r = 0; r < l.rows; ++r) {
+          const int64_t at = s * l.batch_stride + static_cast<int64_t>(c) * l.stride + static_cast<int64_t>(r);
+          (*to)[transposed ? c * inner + r : r * inner + c] = LoadAsDouble(type(l.type), from, at);
+        }
+      }
     };
     for (int64_t s = 0; s < ld.batch; ++s) {
+      load(la, a, s, m.transpose[0] != 0, &left);
+      load(lb, b, s, m.transpose[1] == 0, &right);
       for (uint64_t c = 0; c < ld.columns; ++c) {
         for (uint64_t r = 0; r < ld.rows; ++r) {
+          const double *const x = left.data() + r * inner, *const y = right.data() + c * inner;
           double sum = 0;
-          for (uint64_t k = 0; k < inner; ++k) {
-            const int64_t i = m.transpose[0] != 0 ? at(la, s, k, r) : at(la, s, r, k);
-            const int64_t j = m.transpose[1] != 0 ? at(lb, s, c, k) : at(lb, s, k, c);
-            sum += LoadAsDouble(type(la.type), a, i) * LoadAsDouble(type(lb.type), b, j);
-          }
-          StoreDouble(type(ld.type), d, at(ld, s, r, c), scale * sum);
+          for (uint64_t k = 0; k < inner; ++k) sum += x[k] * y[k];
+          const int64_t at = s * ld.batch_stride + static_cast<int64_t>(c) * ld.stride + static_cast<int64_t>(r);
+          StoreDouble(type(ld.type), d, at, scale * sum);
         }
       }
     }

@@ -281,6 +281,7 @@ class Run {
     int engine;
     bool float32;
     double total = 0;
+    bool exact() const { return engine != 1; }
     void Add(double a, double b) {
       if (engine == 1 && float32) {
         total += Tf32(a) * Tf32(b);
@@ -324,36 +325,56 @@ class Run {
                before = shape->Values<int64_t>(kDnnConvolutionBefore);
     Tensor &x = Get(op, x_name), &w = Get(op, w_name), &y = Get(op, y_name), &result = Get(op, result_name);
     const int64_t in = w.sizes[1], out = w.sizes[0] / (x.sizes[1] / in);
-    std::vector<Sum> sums(result.values.size(), NewSum(x));
-    for (int64_t n = 0; n < y.sizes[0]; ++n) {
-      for (int64_t o = 0; o < y.sizes[1]; ++o) {
-        for (int64_t p = 0; p < y.sizes[2]; ++p) {
-          for (int64_t q = 0; q < y.sizes[3]; ++q) {
-            for (int64_t a = 0; a < w.sizes[2]; ++a) {
-              const int64_t h = p * stride[0] - before[0] + a * dilation[0];
-              if (h < 0 || h >= x.sizes[2]) continue;
-              for (int64_t b = 0; b < w.sizes[3]; ++b) {
-                const int64_t v = q * stride[1] - before[1] + b * dilation[1];
-                if (v < 0 || v >= x.sizes[3]) continue;
-                const int64_t ys = n * y.strides[0] + o * y.strides[1] + p * y.strides[2] + q * y.strides[3];
+    // add(places in x, w and y) for every product.
+    const auto each = [&](auto add) {
+      const int64_t xn = x.strides[0], xc = x.strides[1], xh = x.strides[2], xv = x.strides[3], wo = w.strides[0],
+                    wc = w.strides[1], wa = w.strides[2], wb = w.strides[3], height = x.sizes[2], width = x.sizes[3],
+                    across = w.sizes[3], step = dilation[1];
+      for (int64_t n = 0; n < y.sizes[0]; ++n) {
+        for (int64_t o = 0; o < y.sizes[1]; ++o) {
+          for (int64_t p = 0; p < y.sizes[2]; ++p) {
+            for (int64_t q = 0; q < y.sizes[3]; ++q) {
+              const int64_t ys = n * y.strides[0] + o * y.strides[1] + p * y.strides[2] + q * y.strides[3];
+              const int64_t left = q * stride[1] - before[1];
+              for (int64_t a = 0; a < w.sizes[2]; ++a) {
+                const int64_t h = p * stride[0] - before[0] + a * dilation[0];
+                if (h < 0 || h >= height) continue;
                 for (int64_t k = 0; k < in; ++k) {
-                  const int64_t xs = n * x.strides[0] + (o / out * in + k) * x.strides[1] + h * x.strides[2] +
-                                     v * x.strides[3],
-                                ws = o * w.strides[0] + k * w.strides[1] + a * w.strides[2] + b * w.strides[3];
-                  const double one = &result == &x ? y.values[static_cast<size_t>(ys)]
-                                                   : x.values[static_cast<size_t>(xs)],
-                               two = &result == &w ? y.values[static_cast<size_t>(ys)]
-                                                   : w.values[static_cast<size_t>(ws)];
-                  sums[static_cast<size_t>(&result == &x ? xs : &result == &w ? ws : ys)].Add(one, two);
+                  const int64_t xs = n * xn + (o / out * in + k) * xc + h * xh, ws = o * wo + k * wc + a * wa;
+                  for (int64_t b = 0, v = left; b < across; ++b, v += step) {
+                    if (v >= 0 && v < width) add(xs + v * xv, ws + b * wb, ys);
+                  }
                 }
               }
             }
           }
         }
       }
+    };
+    const double *const of_x = x.values.data(), *const of_w = w.values.data(), *const of_y = y.values.data();
+    std::vector<double> totals(result.values.size(), 0);
+    double* const to = totals.data();
+    const auto all = [&](auto add) {
+      if (&result == &x)
+        each([=](int64_t xs, int64_t ws, int64_t ys) mutable { add(&to[xs], of_y[ys], of_w[ws]); });
+      else if (&result == &w)
+        each([=](int64_t xs, int64_t ws, int64_t ys) mutable { add(&to[ws], of_x[xs], of_y[ys]); });
+      else
+        each([=](int64_t xs, int64_t ws, int64_t ys) mutable { add(&to[ys], of_x[xs], of_w[ws]); });
+    };
+    Sum sum = NewSum(x);
+    if (sum.exact()) {
+      all([](double* total, double one, double two) { *total += one * two; });
+    } else {
+      all([sum](double* total, double one, double two) mutable {
+        sum.total = *total;
+        sum.Add(one, two);
+        *total = sum.total;
+      });
     }
     ForEach(result.sizes, [&](const std::vector<int64_t>& i) {
-      Put(result, i, sums[static_cast<size_t>(result.Place(i))].Result());
+      sum.total = totals[static_cast<size_t>(result.Place(i))];
+      Put(result, i, sum.Result());
     });
   }
 

@@ -19,6 +19,7 @@ extern "C" void mslua_switch(void** from, void* to);
 asm(R"(
 .text
 .globl mslua_switch
+.hidden mslua_switch
 mslua_switch:
   pushq %rbp
   pushq %rbx
@@ -41,12 +42,11 @@ struct Fiber {
   std::unique_ptr<char[]> stack = std::make_unique<char[]>(kStack);
   void* sp = nullptr;
   bool done = false;
-  int thread = 0;
 };
 
 struct Running {
   std::vector<Fiber>* fibers = nullptr;
-  const std::function<void(int)>* body = nullptr;
+  const std::function<void()>* body = nullptr;
   size_t now = 0;
   void* caller = nullptr;
 };
@@ -54,7 +54,7 @@ Running running;
 
 extern "C" void mslua_fiber_main() {
   Fiber& fiber = (*running.fibers)[running.now];
-  (*running.body)(fiber.thread);
+  (*running.body)();
   fiber.done = true;
   mslua_switch(&fiber.sp, running.caller);
   __builtin_unreachable();
@@ -70,8 +70,7 @@ std::vector<int> ThreadOrder(int n, const std::string& order, std::mt19937& rand
   return threads;
 }
 
-bool RunFibers(const std::vector<int>& order, const std::function<void(int)>& body,
-               const std::function<void(int)>& before) {
+bool RunFibers(const std::vector<int>& order, const std::function<void()>& body, unsigned* thread) {
   static std::vector<Fiber> fibers;
   if (fibers.size() < order.size()) fibers.resize(order.size());
   running.fibers = &fibers;
@@ -79,7 +78,6 @@ bool RunFibers(const std::vector<int>& order, const std::function<void(int)>& bo
   for (size_t i = 0; i < order.size(); ++i) {
     Fiber& fiber = fibers[i];
     fiber.done = false;
-    fiber.thread = order[i];
 #ifdef __SANITIZE_ADDRESS__
     // A fiber that has ended never returns from its frames, which stay marked.
     ASAN_UNPOISON_MEMORY_REGION(fiber.stack.get(), kStack);
@@ -98,7 +96,7 @@ bool RunFibers(const std::vector<int>& order, const std::function<void(int)>& bo
     for (size_t i = 0; i < order.size(); ++i) {
       if (!fibers[i].done) {
         running.now = i;
-        before(fibers[i].thread);
+        *thread = static_cast<unsigned>(order[i]);
         mslua_switch(&running.caller, fibers[i].sp);
       }
       ended += fibers[i].done ? 1 : 0;

@@ -255,7 +255,9 @@ TEST(Rank, UntilDeath) {
   EXPECT_TRUE(absl::IsUnavailable(status) || absl::IsAborted(status) || absl::IsDeadlineExceeded(status)) << status;
   EXPECT_THAT(text, HasSubstr("all_reduce sum f32[16] at train.lua:88"));
   EXPECT_THAT(text, HasSubstr("rank 1"));
-  EXPECT_LT(MonotonicNow() - begin, absl::Seconds(20));
+  const absl::Duration took = MonotonicNow() - begin;
+  std::printf("the loss was noticed after %.2f s\n", absl::ToDoubleSeconds(took));
+  EXPECT_LT(took, absl::Seconds(20));
   EXPECT_THAT(place->groups->world().recorder().Dump(), HasSubstr("all_reduce sum f32[16] at train.lua:88"));
   EXPECT_FALSE(Sums(*place, 1).ok());
 }
@@ -431,7 +433,7 @@ TEST(Nccl, OneRankConforms) {
 }
 
 TEST(Nccl, Conformance) {
-  for (int n : {2, 3, 4, 8}) {
+  for (int n = 2; n <= 8; ++n) {
     Ranks ranks(n, "Conformance");
     for (int r = 0; r < n; ++r) EXPECT_EQ(ranks.Wait(r), 0) << "rank " << r << " of " << n;
   }

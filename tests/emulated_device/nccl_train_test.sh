@@ -9,8 +9,10 @@ mkdir cuda without
 EMULATED_NCCL_FOLDER=$(mktemp -d /tmp/mslua-nccl-XXXXXX) || exit 1
 export EMULATED_NCCL_FOLDER
 trap 'rm -rf "$TMPDIR" "$EMULATED_NCCL_FOLDER"' EXIT
-for name in libcuda.so.1 libnvrtc.so.12 libcublasLt.so.12 libnccl.so.2; do ln -s "$emulated" "cuda/$name"; done
-for name in libcuda.so.1 libnvrtc.so.12 libcublasLt.so.12; do ln -s "$emulated" "without/$name"; done
+for name in libcuda.so.1 libnvrtc.so.12 libcublasLt.so.12 libcudnn.so.9; do
+  ln -s "$emulated" "cuda/$name" && ln -s "$emulated" "without/$name"
+done
+ln -s "$emulated" cuda/libnccl.so.2
 export XDG_CACHE_HOME=$TEST_TMPDIR/cache
 cuda() { MSLUA_CUDA_LIBRARIES=$TEST_TMPDIR/cuda "$@"; }
 without() { MSLUA_CUDA_LIBRARIES=$TEST_TMPDIR/without "$@"; }
@@ -114,6 +116,20 @@ MSLUA=$mslua run cuda "$recipes/cluster/mpirun.sh" quickstart.lua 2 --max-steps 
   --device cuda --backend nccl
 expect "mpirun" 0 "rank 0 of 2 (Open MPI), mpi"
 near "mpirun" 1e-5 quickstart.nccl/rank_0.log mpirun/rank_0.log
+
+# Four ranks have devices 0 to 3, and hold nothing when they end.
+cat > ranked.sh << 'SH'
+#!/bin/sh
+EMULATED_DEVICE_LEAKS=rank_$OMPI_COMM_WORLD_RANK.txt exec "$PROGRAM" "$@"
+SH
+chmod +x ranked.sh
+EMULATED_DEVICE_COUNT=4 PROGRAM=$mslua MSLUA=$PWD/ranked.sh run cuda "$recipes/cluster/mpirun.sh" quickstart.lua 4 \
+  --max-steps 2 --device cuda --backend nccl
+expect "mpirun of four ranks" 0 "rank 0 of 4 (Open MPI), mpi"
+for rank in 0 1 2 3; do
+  grep -q "^device $rank allocations 0 pinned 0 streams 0 events 0 graphs 0 communicators 0 " "rank_$rank.txt" ||
+    fail "mpirun of four ranks: rank $rank: $(cat "rank_$rank.txt")"
+done
 
 # A rank that is killed.
 cuda "$mslua" train quickstart.lua -n 2 epochs=100000 --log-every 1000 --device cuda > killed.txt 2>&1 &

@@ -1,12 +1,29 @@
 #!/bin/sh
-# The five parallel modes on real processes give the losses of one process: modes.sh MSLUA RECIPES STEPS RANKS...
+# The five parallel modes on real processes give the losses of one process:
+#   modes.sh MSLUA RECIPES [--device LIBRARY] STEPS RANKS...
+# --device: on emulated devices, one a rank; LIBRARY is the emulation.
 set -u
 export OMP_WAIT_POLICY=passive OMP_NUM_THREADS=1  # tests share their cores
 mslua=$PWD/$1
 recipes=$PWD/$2
 here=$(cd "$(dirname "$0")" && pwd)
-steps=$3
-shift 3
+shift 2
+device=
+if [ "$1" = --device ]; then
+  MSLUA_CUDA_LIBRARIES=$TEST_TMPDIR/cuda
+  XDG_CACHE_HOME=$TEST_TMPDIR/cache
+  EMULATED_NCCL_FOLDER=$(mktemp -d /tmp/mslua-nccl-XXXXXX) || exit 1
+  trap 'rm -rf "$EMULATED_NCCL_FOLDER"' EXIT
+  export MSLUA_CUDA_LIBRARIES XDG_CACHE_HOME EMULATED_NCCL_FOLDER
+  mkdir "$MSLUA_CUDA_LIBRARIES"
+  for name in libcuda.so.1 libnvrtc.so.12 libcublasLt.so.12 libcudnn.so.9 libnccl.so.2; do
+    ln -s "$PWD/$2" "$MSLUA_CUDA_LIBRARIES/$name"
+  done
+  device="--device cuda"
+  shift 2
+fi
+steps=$1
+shift
 cd "$TEST_TMPDIR" || exit 1
 failed=0
 stages=0  # of a pipeline
@@ -20,7 +37,7 @@ run() {
   shift 6
   rm -f "$name".*
   MODES_STAGES=$stages MODES_DTYPE=$dtype MODES_RECIPE=$recipes/$recipe MODES_LOSSES=$PWD/$name \
-    "$mslua" train "$here/modes.lua" -n "$processes" --fast-dev-run="$count" batch_size="$rows" "$@" \
+    "$mslua" train "$here/modes.lua" -n "$processes" $device --fast-dev-run="$count" batch_size="$rows" "$@" \
     >"$name.log" 2>&1 ||
     { echo "$name failed:"; tail -5 "$name.log"; failed=1; }
   paste "$name".[0-9]* | awk '{ s = 0; for (i = 1; i <= NF; ++i) s += $i; printf "%.17g\n", s / NF }' >"$name"
@@ -67,9 +84,11 @@ modes() {
 }
 
 for ranks in "$@"; do
-  modes char_gpt 8 "$ranks" data_path=text layers=2 dim=32 block=16 warmup=5 \
+  batch=$((ranks > 4 ? 2 * ranks : 8))  # four rows for a rank of a pipeline, in four micro-batches
+  modes char_gpt "$batch" "$ranks" data_path=text layers=2 dim=32 block=16 warmup=5 \
     parallel.search_mode=recursive_programming
-  pipeline char_gpt 8 "$ranks" data_path=text layers=2 dim=32 block=16 warmup=5
+  pipeline char_gpt "$batch" "$ranks" data_path=text layers=2 dim=32 block=16 warmup=5
+  [ -z "$device" ] || continue  # convolutions in float64 take an emulated device minutes
   pipeline resnet50_cifar10 8 "$ranks" data_path=images image_size=32 width=4
   modes resnet50_cifar10 8 "$ranks" data_path=images image_size=32 width=4 \
     parallel.search_mode=recursive_programming

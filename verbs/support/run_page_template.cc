@@ -13,6 +13,7 @@ h2 { margin: 1.5em 0 .4em; font-size: 17px } h3 { font-size: 14px; margin: .8em 
 table { border-collapse: collapse } td, th { border: 1px solid #ccc; padding: 2px 8px }
 td, th { text-align: left; vertical-align: top }
 td { font-family: monospace; white-space: pre-wrap; overflow-wrap: anywhere; max-width: 50em }
+td.short { white-space: pre }
 #charts { display: flex; flex-wrap: wrap; gap: 1em } canvas { width: 560px; height: 280px; cursor: crosshair }
 .shown { display: flex; flex-wrap: wrap; gap: .8em } figure { margin: 0; font-size: 12px; max-width: 16em }
 figure img { image-rendering: pixelated; min-width: 96px; max-width: 100% } .wide { max-width: 100% }
@@ -50,7 +51,11 @@ function add(parent, tag, text) {
 function table(parent, titles, rows) {
   const t = add(parent, "table"), head = add(t, "tr");
   for (const title of titles) add(head, "th", title);
-  for (const row of rows) { const r = add(t, "tr"); for (const cell of row) add(r, "td", cell); }
+  // Beside a long text, short ones stay whole.
+  for (const row of rows) {
+    const r = add(t, "tr");
+    for (const cell of row) add(r, "td", cell).className = String(cell).length < 32 ? "short" : "";
+  }
   return t;
 }
 const show = v => v === undefined || v === null ? "-" : typeof v === "number" ? String(+v.toPrecision(5)) : String(v);
@@ -132,14 +137,15 @@ function chart(key) {
       g.beginPath(); g.moveTo(L, py(y)); g.lineTo(W - R, py(y)); g.stroke();
       g.fillText(show(log ? 10 ** y : y), L - 4, py(y) + 4);
     }
-    g.save(); g.beginPath(); g.rect(L, T, W - L - R, H - T - B); g.clip();
+    g.save(); g.beginPath(); g.rect(L - 3, T - 3, W - L - R + 6, H - T - B + 6); g.clip();
     g.lineWidth = 1.4;
     lines.forEach((line, i) => {
       g.strokeStyle = g.fillStyle = color(i);
       g.beginPath();
       for (const [x, y] of line) g.lineTo(px(x), py(y));
       g.stroke();
-      if (line.length < 60) for (const [x, y] of line) g.fillRect(px(x) - 1.5, py(y) - 1.5, 3, 3);
+      const r = line.length === 1 ? 3 : 1.5;  // one value alone has no line
+      if (line.length < 60) for (const [x, y] of line) g.fillRect(px(x) - r, py(y) - r, 2 * r, 2 * r);
     });
     g.restore();
     if (drag === null) return;

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Operators called at once, with their gradients, beside PyTorch: operators.py MSLUA [ROUNDS [SECONDS]]
+
+One thread; the least processor time of a call in each round, and the median over the rounds, in which mslua and PyTorch
+take turns. Prints a table in microseconds; `ratio` is PyTorch's time over mslua's. operators.lua has the same cases.
+"""
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def indices(torch, rows, columns, below):
+    return (torch.arange(1, rows + 1)[:, None] * 7919 + torch.arange(1, columns + 1)[None] * 104729) % below
+
+
+def cases(torch):
+    """(shapes of what gradients are asked for, the operator) of each row."""
+    F = torch.nn.functional
+    row, column = indices(torch, 1024, 256, 1024), indices(torch, 256, 1024, 1024)
+
+    def group_norm(shape, groups):
+        return [shape, shape[1:2], shape[1:2]], lambda x, scale, bias: F.group_norm(x, groups, scale, bias)
+
+    square = [[1024, 1024]]
+    return [
+        group_norm([16, 64, 32, 32], 8), group_norm([64, 48, 16, 16], 8), group_norm([16, 64, 32, 32], 64),
+        ([[2048, 512], [512], [512]], lambda x, scale, bias: F.layer_norm(x, [512], scale, bias)),
+        (square, lambda x: F.dropout(x, 0.1)),
+        ([[8, 56, 56, 96]], lambda x: torch.roll(x, (3, 3), (1, 2))),
+        (square, lambda x: torch.gather(x, 1, row)), (square, lambda x: torch.gather(x, 0, column)),
+        (square, lambda x: torch.topk(x, 8)[0]), (square, lambda x: torch.topk(x, 256)[0]),
+        (square, lambda x: torch.sort(x, stable=True)[0]),
+    ]
+
+
+def peer(seconds):
+    import torch
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    for shapes, f in cases(torch):
+        inputs = [torch.randn(s, requires_grad=True) for s in shapes]
+        weight = torch.randn_like(f(*inputs))
+        (f(*inputs) * weight).sum().backward()
+        least, stop = float("inf"), time.process_time() + seconds
+        while time.process_time() < stop:
+            begun = time.process_time()
+            for x in inputs:
+                x.grad = None
+            (f(*inputs) * weight).sum().backward()
+            least = min(least, time.process_time() - begun)
+        print("%.0f" % (least * 1e6))
+
+
+def main():
+    if sys.argv[1] == "--peer":
+        return peer(float(sys.argv[2]))
+    mslua, rounds = os.path.abspath(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 3
+    seconds = sys.argv[3] if len(sys.argv) > 3 else "1"
+    # A preset OPENBLAS_CORETYPE would slow PyTorch down.
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS")}
+    environment["OMP_NUM_THREADS"] = "1"
+
+    def lines(command):
+        done = subprocess.run(command, stdout=subprocess.PIPE, universal_newlines=True, env=environment, check=True)
+        return done.stdout.splitlines()
+
+    names, ours, theirs = [], [], []
+    for _ in range(rounds):
+        found = [line.split("\t") for line in lines([mslua, "run", HERE + "/operators.lua", "--", seconds])]
+        names = [name for name, _ in found]
+        ours.append([float(us) for _, us in found])
+        theirs.append([float(us) for us in lines([sys.executable, __file__, "--peer", seconds])])
+    print("| operator, with gradients | mslua, us | PyTorch, us | ratio |\n| --- | --- | --- | --- |")
+    for i, name in enumerate(names):
+        a, b = (statistics.median(run[i] for run in runs) for runs in (ours, theirs))
+        print("| %s | %.0f | %.0f | %.2f |" % (name, a, b, b / a))
+
+
+main()
