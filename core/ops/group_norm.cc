@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -316,6 +317,17 @@ std::vector<Value> GradGrad(GradContext& c) {
           of.SumOfChannel(Mul(g, dy, q))};
 }
 
+// Shapes of images and the attributes of calls on them.
+std::vector<std::pair<Shape, Attrs>> Samples() {
+  const auto of = [](int64_t groups, const char* format) {
+    return Attrs{{"groups", groups}, {"data_format", std::string(format)}};
+  };
+  return {{{2, 4, 3, 2}, of(2, "NCHW")},
+          {{2, 6, 5, 7}, of(2, "NCHW")},
+          {{2, 5, 3, 24}, of(8, "NHWC")},
+          {{1, 3, 2, 70}, of(2, "NHWC")}};
+}
+
 OpDef Apply() {
   OpDef op("group_norm_apply");
   op.Doc(
@@ -333,16 +345,10 @@ OpDef Apply() {
     return std::vector<TensorType>{x, statistic, statistic};
   });
   op.Grad(ApplyGrad).Reference(ApplyReference).OnDevice(ApplyOnDevice).Fast(HighwayGroupNorm(false)).InPlace(0, 0);
-  const auto sample = [&](Shape x, int64_t c, int64_t groups, const char* format) {
-    op.AddSample({{{DType::kF32, std::move(x)}, {DType::kF32, {c}}, {DType::kF32, {c}}},
-                  {{"groups", groups}, {"data_format", std::string(format)}},
-                  0.5,
-                  2});
-  };
-  sample({2, 4, 3, 2}, 4, 2, "NCHW");
-  sample({2, 6, 5, 7}, 6, 2, "NCHW");
-  sample({2, 5, 3, 24}, 24, 8, "NHWC");
-  sample({1, 3, 2, 70}, 70, 2, "NHWC");
+  for (const auto& [x, attrs] : Samples()) {
+    const TensorType vector = {DType::kF32, {SizesOf(attrs, x).channels}};
+    op.AddSample({{{DType::kF32, x}, vector, vector}, attrs, 0.5, 2});
+  }
   return op;
 }
 
@@ -364,17 +370,11 @@ OpDef Grad() {
   });
   op.Grad(GradGrad).Reference(GradReference).OnDevice(GradOnDevice).Fast(HighwayGroupNorm(true));
   op.InPlace(0, 0).InPlace(0, 1);
-  const auto sample = [&](Shape x, int64_t c, int64_t groups, const char* format) {
-    const TensorType images = {DType::kF32, x}, statistic = {DType::kF32, {x[0], groups}};
-    op.AddSample({{images, images, statistic, statistic, {DType::kF32, {c}}},
-                  {{"groups", groups}, {"data_format", std::string(format)}},
-                  0.5,
-                  1.5});
-  };
-  sample({2, 4, 3, 2}, 4, 2, "NCHW");
-  sample({2, 6, 5, 7}, 6, 2, "NCHW");
-  sample({2, 5, 3, 24}, 24, 8, "NHWC");
-  sample({1, 3, 2, 70}, 70, 2, "NHWC");
+  for (const auto& [x, attrs] : Samples()) {
+    const GroupNorm n = SizesOf(attrs, x);
+    const TensorType images = {DType::kF32, x}, statistic = {DType::kF32, {n.samples, n.groups}};
+    op.AddSample({{images, images, statistic, statistic, {DType::kF32, {n.channels}}}, attrs, 0.5, 1.5});
+  }
   return op;
 }
 
