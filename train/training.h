@@ -101,8 +101,8 @@ class Training {
   std::unique_ptr<Evaluator> evaluator_;
   std::vector<std::unique_ptr<TrainHook>> hooks_;
   CheckpointHook* checkpoint_hook_ = nullptr;
-  std::string
-      lineage_;  // Lineage::run of this training's checkpoints, on ranks too that save none; empty: there are none
+  // Lineage::run of this training's checkpoints, also on ranks that save none; empty: there are none.
+  std::string lineage_;
   EvalHook* eval_hook_ = nullptr;
   EarlyStoppingHook* early_stopping_ = nullptr;
   PlateauHook* plateau_ = nullptr;

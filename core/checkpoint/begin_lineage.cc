@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <iterator>
 #include <set>
-#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "core/checkpoint/checkpoint.h"
@@ -23,22 +21,22 @@ StatusOr<std::string> NewRun() {
   return absl::BytesToHexString(random);
 }
 
-std::vector<CheckpointName> ListAll(const std::vector<std::string>& directories) {
-  std::vector<CheckpointName> all;
+// The folder of the one with the highest generation, of those in `directories` that `wanted` is true of; empty: none.
+template <class Wanted>
+std::string Newest(const std::vector<std::string>& directories, Wanted wanted) {
+  std::string path;
+  int64_t generation = 0;
   for (const std::string& directory : directories) {
-    auto names = ListCheckpoints(directory);
-    if (names.ok()) std::move(names->begin(), names->end(), std::back_inserter(all));
+    const auto names = ListCheckpoints(directory);
+    if (!names.ok()) continue;
+    for (const CheckpointName& name : *names) {
+      if (!name.damage.ok() || !wanted(name.lineage) || (!path.empty() && name.lineage.generation <= generation))
+        continue;
+      path = name.path;
+      generation = name.lineage.generation;
+    }
   }
-  return all;
-}
-
-// The folder of the one with the highest generation.
-std::string Newest(const std::vector<CheckpointName>& names) {
-  const auto older = [](const CheckpointName& a, const CheckpointName& b) {
-    return a.lineage.generation < b.lineage.generation;
-  };
-  const auto newest = std::max_element(names.begin(), names.end(), older);
-  return newest == names.end() ? "" : newest->path;
+  return path;
 }
 
 // The run of `lineage`, and those that it came from.
@@ -51,10 +49,7 @@ std::set<std::string> RunsOf(const Lineage& lineage) {
 }  // namespace
 
 std::string NewestOfRun(const std::vector<std::string>& directories, const std::string& run) {
-  std::vector<CheckpointName> names = ListAll(directories);
-  const auto other = [&](const CheckpointName& name) { return !name.damage.ok() || name.lineage.run != run; };
-  names.erase(std::remove_if(names.begin(), names.end(), other), names.end());
-  return Newest(names);
+  return Newest(directories, [&](const Lineage& lineage) { return lineage.run == run; });
 }
 
 std::string NewestOfFamily(const std::string& directory, const std::string& resumed_from) {
@@ -63,13 +58,9 @@ std::string NewestOfFamily(const std::string& directory, const std::string& resu
   if (!checkpoint.ok()) return "";
   const Lineage& resumed = (*checkpoint)->manifest().run.lineage;
   const std::set<std::string> came_from = RunsOf(resumed);
-  std::vector<CheckpointName> names = ListAll({directory});
-  const auto other = [&](const CheckpointName& name) {
-    if (!name.damage.ok()) return true;
-    return came_from.count(name.lineage.run) == 0 && RunsOf(name.lineage).count(resumed.run) == 0;
-  };
-  names.erase(std::remove_if(names.begin(), names.end(), other), names.end());
-  return Newest(names);
+  return Newest({directory}, [&](const Lineage& lineage) {
+    return came_from.count(lineage.run) > 0 || RunsOf(lineage).count(resumed.run) > 0;
+  });
 }
 
 StatusOr<Lineage> BeginLineage(const std::vector<std::string>& directories, const std::string& resumed_from) {
