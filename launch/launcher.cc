@@ -353,7 +353,7 @@ void Launcher::LookForFailures() {
   if (killed_ || interrupts_ > 0) return;
   for (int r = 0; r < options_.ranks && cause_.ok(); ++r) {
     const Rank& rank = ranks_[r];
-    if (MonotonicNow() - rank.stopped > options_.stopped_limit) {
+    if (!rank.ended && MonotonicNow() - rank.stopped > options_.stopped_limit) {
       Fail(
           WithCause(absl::UnavailableError(absl::StrCat(NameOf(r), " was stopped by a signal and did not continue for ",
                                                         absl::FormatDuration(options_.stopped_limit))),
@@ -412,7 +412,7 @@ void Launcher::Watch() {
     absl::Duration limit = absl::Milliseconds(200);
     limit = std::min(limit, kill_at_ - MonotonicNow());
     for (int r = 0; r < options_.ranks && cause_.ok(); ++r) {
-      if (Killed(r) && !DoneBeforeSignal(r)) limit = std::min(limit, absl::Milliseconds(10));
+      if (LastMessagePending(r)) limit = std::min(limit, absl::Milliseconds(10));
     }
     Poll(limit);
     LookForFailures();
