@@ -189,6 +189,7 @@ TEST_F(Regroup, AnEndBeforeAllHaveLeftIsHeardByThoseThatHave) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(members[0]->AwaitEnd(absl::Milliseconds(100))));
   members[1].reset();
   const Status end = members[0]->AwaitEnd(absl::Seconds(60));
+  EXPECT_FALSE(end.ok());
   EXPECT_EQ(CauseOf(end).exit_code, kExitRankCrashed) << end;
   EXPECT_FALSE(scheduler_->Wait().ok());
 }
