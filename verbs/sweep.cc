@@ -155,7 +155,12 @@ class Sweep {
     }
     std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.rank < b.rank; });
     std::vector<std::string> titles;
-    for (const auto& setting : trials_[0].settings) titles.push_back(setting.first);
+    std::vector<size_t> varied;
+    for (size_t k = 0; k < trials_[0].settings.size(); ++k) {
+      if (!Varies(k)) continue;
+      varied.push_back(k);
+      titles.push_back(trials_[0].settings[k].first);
+    }
     titles.insert(titles.end(), {"seed", "best", "last loss", "steps", "state", "run"});
     TextTable table(titles);
     for (const Row& row : rows) {
@@ -165,7 +170,7 @@ class Sweep {
         continue;
       }
       std::vector<std::string> cells;
-      for (const auto& setting : row.trial->settings) cells.push_back(setting.second);
+      for (const size_t k : varied) cells.push_back(row.trial->settings[k].second);
       const auto number = [](const std::optional<double>& v) { return v ? absl::StrFormat("%.5g", *v) : "-"; };
       cells.insert(cells.end(),
                    {absl::StrCat(row.trial->seed),
@@ -212,6 +217,13 @@ class Sweep {
       }
     }
     return absl::OkStatus();
+  }
+
+  // Whether the trials differ in setting k.
+  bool Varies(size_t k) const {
+    return std::any_of(trials_.begin(), trials_.end(), [&](const Trial& trial) {
+      return trial.settings[k].second != trials_[0].settings[k].second;
+    });
   }
 
   int64_t Running() const {

@@ -67,7 +67,7 @@ StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string& path
     const std::string beside = NameBeside(path);
     const int fd = open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0 && errno == EEXIST) continue;  // left by an earlier process of this pid
-    if (fd < 0) return Errno("cannot write", beside);
+    if (fd < 0) return Errno("cannot write", path);
     if (LockNew(beside, fd)) return std::unique_ptr<AtomicFile>(new AtomicFile(path, beside, fd));
     close(fd);
   }
@@ -119,7 +119,7 @@ StatusOr<std::unique_ptr<AtomicFolder>> AtomicFolder::Create(const std::string& 
     const std::string beside = NameBeside(place);
     if (mkdir(beside.c_str(), 0777) != 0) {
       if (errno == EEXIST) continue;
-      return Errno("cannot make the folder", beside);
+      return Errno("cannot make the folder", place);
     }
     const int fd = open(beside.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0 && LockNew(beside, fd)) {

@@ -48,6 +48,13 @@ TEST_F(AtomicFileTest, WritesAndReplaces) {
   EXPECT_EQ(Entries(), 1);
 }
 
+TEST_F(AtomicFileTest, ErrorsNameTheFileThatIsWanted) {
+  const Status file = WriteFileAtomically(At("none/a"), "one");
+  EXPECT_THAT(std::string(file.message()), HasSubstr("cannot write " + At("none/a") + ": No such file")) << file;
+  const Status folder = AtomicFolder::Create(At("none/b")).status();
+  EXPECT_THAT(std::string(folder.message()), HasSubstr(At("none/b") + ": No such file")) << folder;
+}
+
 TEST_F(AtomicFileTest, NothingChangesWithoutCommit) {
   ASSERT_TRUE(WriteFileAtomically(At("a"), "old").ok());
   {

@@ -111,17 +111,21 @@ class Exporter {
   Status LowerNode(int32_t i) {
     const Node& n = first_.nodes[i];
     if (n.op->name == "input") return AddInput(i);
+    const auto form = Forms().find(n.op->name);
+    if (form == Forms().end() && n.op->formula.empty())
+      return absl::InvalidArgumentError(absl::StrCat(Place(n), "export: ", n.op->name, " has no ONNX form"));
     for (const Value v : n.inputs) {
       if (!names_[v.node][v.output].empty()) continue;
       const Node& from = first_.nodes[v.node];
+      if (from.op->name == "input" && from.attrs.Str("kind") == kScalar) {
+        return absl::InvalidArgumentError(absl::StrCat(Place(n), "export: ", n.op->name, " reads '",
+                                                       from.attrs.Str("name"), "', a number of training"));
+      }
       // One that failed is named already.
       if (names_[v.node][0].empty()) return absl::OkStatus();
       return absl::InvalidArgumentError(absl::StrCat(Place(from), "export: the result ", from.op->outputs[v.output],
                                                      " of ", from.op->name, " has no ONNX form"));
     }
-    const auto form = Forms().find(n.op->name);
-    if (form == Forms().end() && n.op->formula.empty())
-      return absl::InvalidArgumentError(absl::StrCat(Place(n), "export: ", n.op->name, " has no ONNX form"));
     Lowering c(first_, second_, i, rows_, make_batch_, &model_, &names_);
     if (form == Forms().end())
       LowerFormula(c);
@@ -143,8 +147,7 @@ class Exporter {
       return c.Finish();
     }
     if (!live_[static_cast<size_t>(i)]) return absl::OkStatus();
-    if (kind == kScalar)
-      return absl::InvalidArgumentError(absl::StrCat("export: the network reads '", name, "', a number of training"));
+    if (kind == kScalar) return absl::OkStatus();  // who reads it is named
     ASSIGN_OR_RETURN(const TensorView value, value_of_(name));
     if (value.type.dtype != DType::kF32 || weights_ == DType::kF32) {
       model_.initializers.push_back({name, value.type, "", value.data});

@@ -58,7 +58,10 @@ MSLUA_ONNX(constant) {
   const std::vector<onnx::Dim> dims = c.DimsOut(0, {"shape"});
   bool fixed = true;
   for (const onnx::Dim& d : dims) fixed = fixed && d.rows == 0;
-  if (fixed) return c.Result(c.Tensor(c.TypeOut(), data));
+  if (fixed) {
+    if (!c.OtherFollows("data")) return c.Fail("a number in it is made of the size of the batch, such as x.shape[1]");
+    return c.Result(c.Tensor(c.TypeOut(), data));
+  }
   // One number for every row, or an error.
   const size_t size = static_cast<size_t>(SizeOf(c.TypeOut().dtype));
   for (size_t at = 0; at < data.size(); at += size) {

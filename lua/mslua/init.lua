@@ -101,9 +101,19 @@ function ms.Tensor(...)
 end
 
 -- `require "resnet"` finds the recipe's neighbours first, then mslua.models.
-table.insert(package.loaders, function(name)
+local function find_model(name)
   local loader = not name:find "^mslua" and package.loaders[2]("mslua.models." .. name)
   return type(loader) == "function" and function() return require("mslua.models." .. name) end or nil
+end
+table.insert(package.loaders, find_model)
+
+-- Behind the library and before files: a recipe called resnet.lua is not the module "resnet" that it requires.
+table.insert(package.loaders, 3, function(name)
+  local file, params = package.searchpath(name, package.path), package.loaded["mslua.params"]
+  local base = params and params.state().base
+  for _, recipe in pairs { core.options.file, base and base.from } do
+    if file == recipe or file == "./" .. recipe then return find_model(name) end
+  end
 end)
 
 return require("mslua.namespace").strict("ms", ms)

@@ -260,12 +260,20 @@ local function json_of(v)
   return "[" .. table.concat(items, ", ") .. "]"
 end
 
+-- Where `last` and `best` are for who only reads them: in the recipe's own directory, or in the run folder whose
+-- config.lua the recipe is; nil: in the last run.
+local function checkpoint_directory(recipe)
+  local own = recipe.checkpoint and recipe.checkpoint.directory
+  local folder = params.state().base and ("/" .. core.options.file):match "^(.*/)config%.lua$"
+  return own or folder and folder:sub(2) .. "ckpt" or nil
+end
+
 -- Gives the network the weights that --ckpt names, and says which they are; gives their step.
 local function load_weights(recipe, network)
   local flags = core.options
   if recipe.weights and leaves_out(network) then pretrained.load_into(network, recipe.weights) end
-  local values, path, step, unsaved = core.load_named(flags.ckpt, recipe.name,
-    recipe.checkpoint and recipe.checkpoint.directory, parallel_context.together())
+  local values, path, step, unsaved = core.load_named(flags.ckpt, recipe.name, checkpoint_directory(recipe),
+    parallel_context.together())
   if core.speaks() then
     io.stderr:write(("mslua: %s: weights of %s%s\n"):format(flags.verb, path,
       step > 0 and (", step %d"):format(step) or ""))

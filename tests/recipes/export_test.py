@@ -6,6 +6,7 @@ metadata are there. tools/golden/check_onnx.js compares results with ONNX Runtim
 """
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -131,7 +132,14 @@ with open("bad.lua", "w", encoding="utf-8") as out:
     out.write(BAD)
 mslua("train", "bad.lua", "--out", "bad", "--no-attach")
 error = mslua("export", "bad.lua", "bad.onnx", "--ckpt", "bad/ckpt", code=2).stderr
-assert "bad.lua:6: export: " in error and "depends on the batch" in error, error
+assert "bad.lua:6: export: constant: a number in it is made of the size of the batch" in error, error
+# Random numbers read the number of the step, which no line of the recipe names: they are named themselves.
+with open("random.lua", "w", encoding="utf-8") as out:
+    out.write(BAD.replace("(1 / x.shape[1])", "ms.rand { 2 }"))
+mslua("train", "random.lua", "--out", "random", "--no-attach")
+error = mslua("export", "random.lua", "random.onnx", "--ckpt", "random/ckpt", code=2).stderr
+assert re.search(r"^mslua: error: random.lua:6: export: \w+ has no ONNX form", error, re.M), error
+assert "step" not in error.split("error:")[1], error
 
 # A reshape to the recipe's batch size: its own line is named, whether it fails, what follows does, or nothing.
 WIDE = BAD.replace("{ 8, 2 }", "{ 8, 4 }").replace("Dense(2, 2)", "Dense(4, 4)")

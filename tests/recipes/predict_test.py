@@ -6,6 +6,7 @@ The accuracy over digits in files is that of `mslua eval` on the same rows; bad 
 import gzip
 import json
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -78,6 +79,17 @@ def digits():
     # A file by itself, stdin, and its place among others change nothing.
     alone = lines(*words, names[70], "--top", "3")[0]
     assert len(alone["top"]) == 3 and alone["class"] == found[70]["class"]
+    # The configuration of a run folder has the weights of that folder.
+    assert lines("digits/config.lua", names[70], "--top", "3") == [alone]
+    best = mslua("predict", "digits/config.lua", names[70], "--ckpt", "best")
+    assert "weights of digits/ckpt/best/" in best.stderr, best
+    # A copy of the recipe may have the name of the module that it requires, and so may that of its configuration.
+    os.makedirs("copies")
+    shutil.copy(recipe, "copies/lenet.lua")
+    assert lines("copies/lenet.lua", *words[1:], names[70], "--top", "3") == [alone]
+    mslua("train", "copies/lenet.lua", "data_path=mnist", "--preset", "smoke", "--out", "copies/run", "--no-attach",
+          "train.max_steps=2")
+    assert len(lines("copies/run/config.lua", names[70])) == 1
     assert abs(alone["top"][0]["probability"] - found[70]["top"][0]["probability"]) < 1e-5
     assert [one["file"] for one in lines(*words, names[3], names[1])] == [names[3], names[1]]
     bad_pictures(words, names[0])

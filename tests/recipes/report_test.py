@@ -107,6 +107,7 @@ def browse(page):
                  "generated samples after epoch 3", "newest: mean 0, std 0.5, 1 NaN, 0 infinite",
                  "summaries/x_6.png is not shown"):
         check(text in dom, "%s is in the page: %s" % (text, done.stderr[-500:]))
+    check('<td class="short">0.2</td>' in dom, "short texts of a table stay whole")
     check(dom.count("<img src=") == 3 and dom.count("<canvas") >= 6, dom.count("<canvas"))
 
 
@@ -160,6 +161,12 @@ def main():
     check(runs[1]["events"] == [{"what": ".set lr=<b>"}] and runs[1]["state"] == "no end", runs[1])
     check(len(runs[1]["curves"]["loss"][0]) == 30 and runs[1]["time"][1][0] == 0, runs[1])
     check(mslua("report", "runs/a").returncode == 2, "the file is not left out")
+    make_run("runs/c", 3, 0.1)
+    with open("runs/c/metrics.jsonl", "a", encoding="utf-8") as file:
+        file.write("\n")
+    bad = mslua("report", "runs/c", "-o", "c.html")
+    check(bad.returncode == 0 and "metrics.jsonl: 1 line is not JSON with a step and left out" in bad.stderr, bad)
+    os.remove("c.html")
     none = mslua("report", ".", "-o", "c.html")
     check(none.returncode == 2 and "has no metrics.jsonl" in none.stderr and not os.path.exists("c.html"), none)
 

@@ -78,7 +78,8 @@ def check_compare():
 
 def check_remove():
     error(mslua("runs", "rm"), "rm")
-    error(mslua("runs", "rm", "runs/b", "runs/not a run"), "is no run folder", "nothing was removed")
+    error(mslua("runs", "rm", "runs/b", "runs/not a run"), "is no run folder", "under runs/, and no running job",
+          "nothing was removed")
     os.symlink("a", "runs/link")
     error(mslua("runs", "rm", "runs/link"), "symbolic link")
     check(os.path.exists("runs/b/lock"), "runs/b is kept")

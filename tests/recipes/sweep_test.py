@@ -64,8 +64,9 @@ def check_combinations():
 
 
 def check_failures():
-    one = sweep("fails=true,false", "--out", "some")
+    one = sweep("lr=0.1", "fails=true,false", "--out", "some")
     lines = one.stdout.splitlines()
+    check(lines[0].split()[:2] == ["fails", "seed"], "what is the same in all trainings is no column")
     check(one.returncode == 2 and len(lines) == 3, one)
     check("done" in lines[1] and "failed: recipe.lua:7: the callback fails" in lines[2], one)
     unknown = sweep("nosuch=1,2", "--out", "unknown", "--json")

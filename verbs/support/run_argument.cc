@@ -29,8 +29,9 @@ StatusOr<std::string> FolderOfRun(const std::string& run, const std::string& par
   if (found.ok())
     std::fprintf(stderr, "mslua: %s\n", found->c_str());
   else if (!recipe.empty())
-    return absl::NotFoundError(absl::StrCat("'", run, "' is no run folder, no recipe with a run under runs/ that has ",
-                                            part, ", and no running job (mslua ps)"));
+    return absl::NotFoundError(absl::StrCat("'", run, "' is no run folder, no recipe with a run under runs/",
+                                            part == kRunLock ? "" : absl::StrCat(" that has ", part),
+                                            ", and no running job (mslua ps)"));
   return found;
 }
 

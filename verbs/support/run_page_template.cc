@@ -13,6 +13,7 @@ h2 { margin: 1.5em 0 .4em; font-size: 17px } h3 { font-size: 14px; margin: .8em 
 table { border-collapse: collapse } td, th { border: 1px solid #ccc; padding: 2px 8px }
 td, th { text-align: left; vertical-align: top }
 td { font-family: monospace; white-space: pre-wrap; overflow-wrap: anywhere; max-width: 50em }
+td.short { white-space: pre }
 #charts { display: flex; flex-wrap: wrap; gap: 1em } canvas { width: 560px; height: 280px; cursor: crosshair }
 .shown { display: flex; flex-wrap: wrap; gap: .8em } figure { margin: 0; font-size: 12px; max-width: 16em }
 figure img { image-rendering: pixelated; min-width: 96px; max-width: 100% } .wide { max-width: 100% }
@@ -50,7 +51,11 @@ function add(parent, tag, text) {
 function table(parent, titles, rows) {
   const t = add(parent, "table"), head = add(t, "tr");
   for (const title of titles) add(head, "th", title);
-  for (const row of rows) { const r = add(t, "tr"); for (const cell of row) add(r, "td", cell); }
+  // Beside a long text, short ones stay whole.
+  for (const row of rows) {
+    const r = add(t, "tr");
+    for (const cell of row) add(r, "td", cell).className = String(cell).length < 32 ? "short" : "";
+  }
   return t;
 }
 const show = v => v === undefined || v === null ? "-" : typeof v === "number" ? String(+v.toPrecision(5)) : String(v);

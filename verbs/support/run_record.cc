@@ -142,8 +142,8 @@ StatusOr<std::vector<RunRecord>> ReadRunRecords(const std::vector<std::string>& 
     ASSIGN_OR_RETURN(RunRecord record, ReadRunRecord(folder));
     const std::string path = Printable(absl::StrCat(folder, "/", kRunMetrics));
     if (record.broken > 0) {
-      std::fprintf(stderr, "mslua: note: %s: %lld lines are not JSON with a step and are left out\n", path.c_str(),
-                   static_cast<long long>(record.broken));
+      std::fprintf(stderr, "mslua: note: %s: %lld %s JSON with a step and left out\n", path.c_str(),
+                   static_cast<long long>(record.broken), record.broken == 1 ? "line is not" : "lines are not");
     }
     if (record.half_written)
       std::fprintf(stderr, "mslua: note: %s: the last line is half-written and is left out\n", path.c_str());
