@@ -221,9 +221,8 @@ class Sweep {
 
   // Whether the trials differ in setting k.
   bool Varies(size_t k) const {
-    return std::any_of(trials_.begin(), trials_.end(), [&](const Trial& trial) {
-      return trial.settings[k].second != trials_[0].settings[k].second;
-    });
+    return std::any_of(trials_.begin(), trials_.end(),
+                       [&](const Trial& trial) { return trial.settings[k].second != trials_[0].settings[k].second; });
   }
 
   int64_t Running() const {

@@ -9,7 +9,7 @@ local resnet = require "resnet"
 local p = ms.params {
   data_path = "",
   transform = "none",
-  train_rows = 2000, test_rows = 2000,
+  train_rows = 1000, test_rows = 2000,
   epochs = 30, lr = 0.1, momentum = 0.9, weight_decay = 5e-4, batch_size = 32, test_batch = 50,
   width = 16,  -- channels of the first stage; resnet18_cifar10 has 64
   presets = { smoke = { epochs = 1, width = 8, train_rows = 64, test_rows = 50 } },
@@ -44,8 +44,8 @@ local function create_dataset(usage, rows)
   local extra = trains and chosen or {}
   local ds = ms.dataset.Cifar10Dataset(p.data_path, { usage = usage, num_samples = rows })
   if trains then ds = ds:shuffle(rows) end
-  local label = extra.batch and { transforms.OneHot(10), transforms.TypeCast(ms.float32) } or transforms.TypeCast(ms.int32)
-  ds = ds:map { operations = label, input_columns = "label" }
+  local label = extra.batch and { transforms.OneHot(10), transforms.TypeCast(ms.float32) }
+  ds = ds:map { operations = label or transforms.TypeCast(ms.int32), input_columns = "label" }
   local image = { extra.picture or {}, vision.Rescale(1 / 255), vision.Normalize(mean, std), extra.normalised or {} }
   ds = ds:map { operations = { image, vision.HWC2CHW() }, input_columns = "image" }
   ds = ds:batch(trains and p.batch_size or p.test_batch, { drop_remainder = true })
@@ -63,6 +63,7 @@ return ms.recipe {
   dataset = function() return create_dataset("train", p.train_rows) end,
   eval_dataset = function() return create_dataset("test", p.test_rows) end,
   network = function() return resnet.resnet18 { num_classes = 10, stem = "cifar", width = p.width } end,
+  labels = { "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck" },
   loss = function(logits, label) return (#label.shape == 1 and of_ids or of_rows)(logits, label) end,
   optimizer = function(steps)
     return nn.Momentum {

@@ -259,10 +259,9 @@ class FolderCache : public CacheReader {
   }
 
   Status OtherData(const std::string& how) const {
-    return absl::FailedPreconditionError(absl::StrCat("cache: the folder '", folder_,
-                                                      "' was made of other data, or with other transforms",
-                                                      how.empty() ? "" : absl::StrCat(" (", how, ")"),
-                                                      ": remove it, or give another folder"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("cache: the folder '", folder_, "' was made of other data, or with other transforms",
+                     how.empty() ? "" : absl::StrCat(" (", how, ")"), ": remove it, or give another folder"));
   }
 
   // Three samples are made again: files may have changed under their names. And whether the rest fits on the disk.

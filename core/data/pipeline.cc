@@ -546,8 +546,7 @@ StatusOr<int64_t> Pipeline::Fill(const Epoch& epoch, int64_t batch, Scratch* scr
 void Pipeline::ReadAhead(const Epoch& epoch, int64_t batch) const {
   if (reader_ == nullptr || batch >= size()) return;
   const EpochOrder::Group rows = RowsOf(epoch, batch);
-  for (uint32_t r = 0; r < rows.count; ++r)
-    reader_->ReadAhead(epoch.order.samples[rows.begin + r] % source_size_);
+  for (uint32_t r = 0; r < rows.count; ++r) reader_->ReadAhead(epoch.order.samples[rows.begin + r] % source_size_);
 }
 
 Status Pipeline::FillRow(const Epoch& epoch, int64_t at, const Shaped& shape, Scratch* scratch, Sequence* sequence,

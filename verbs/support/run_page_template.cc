@@ -137,14 +137,15 @@ function chart(key) {
       g.beginPath(); g.moveTo(L, py(y)); g.lineTo(W - R, py(y)); g.stroke();
       g.fillText(show(log ? 10 ** y : y), L - 4, py(y) + 4);
     }
-    g.save(); g.beginPath(); g.rect(L, T, W - L - R, H - T - B); g.clip();
+    g.save(); g.beginPath(); g.rect(L - 3, T - 3, W - L - R + 6, H - T - B + 6); g.clip();
     g.lineWidth = 1.4;
     lines.forEach((line, i) => {
       g.strokeStyle = g.fillStyle = color(i);
       g.beginPath();
       for (const [x, y] of line) g.lineTo(px(x), py(y));
       g.stroke();
-      if (line.length < 60) for (const [x, y] of line) g.fillRect(px(x) - 1.5, py(y) - 1.5, 3, 3);
+      const r = line.length === 1 ? 3 : 1.5;  // one value alone has no line
+      if (line.length < 60) for (const [x, y] of line) g.fillRect(px(x) - r, py(y) - r, 2 * r, 2 * r);
     });
     g.restore();
     if (drag === null) return;

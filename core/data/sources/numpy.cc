@@ -429,8 +429,7 @@ class NumpyReader : public Reader {
     for (size_t k = 0; k < arrays_.size(); ++k) {
       const Array& array = arrays_[k];
       uint8_t* place = buffers->bytes.data() + at;
-      if (!buffers->places.empty() && buffers->places[k] != nullptr)
-        place = static_cast<uint8_t*>(buffers->places[k]);
+      if (!buffers->places.empty() && buffers->places[k] != nullptr) place = static_cast<uint8_t*>(buffers->places[k]);
       Status status = array.bytes.Read(array.data + i * array.row, array.row, place);
       if (status.ok() && array.checksums != nullptr) status = array.checksums->Add(i, place);
       if (!status.ok()) return Annotate(status, array.where);
