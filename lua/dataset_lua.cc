@@ -790,7 +790,7 @@ StatusOr<int> NextBatch(lua_State* L, Session& session) {
     }
     it.kept += kept;
     // Lua does not know how large its tensors are.
-    if (it.kept >= TensorAllocator::kPressure) {
+    if (it.kept >= data::Loader::kSpareBytes) {
       it.kept = 0;
       lua_gc(L, LUA_GCCOLLECT, 0);
     }

@@ -21,6 +21,8 @@ class InputFile {
   int64_t size() const { return size_; }  // bytes, when it was opened
   // Fills `out` with the `size` bytes from `offset`; fewer in the file is DATA_LOSS.
   Status Read(int64_t offset, int64_t size, void* out) const;
+  // Lets the system fetch these bytes from the disk, to be read soon. Returns at once.
+  void ReadAhead(int64_t offset, int64_t size) const;
 
  private:
   InputFile(std::string path, int fd, int64_t size) : path_(std::move(path)), fd_(fd), size_(size) {}

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -100,7 +101,12 @@ class CacheReader : public Reader {
   const std::shared_ptr<Part> part_;
 };
 
-std::string Gigabytes(double bytes) { return absl::StrFormat("%.1f GB", bytes / 1e9); }
+// "20 kB", "1.5 GB"
+std::string Amount(double bytes) {
+  constexpr double kStep = 1000, kMega = 1e6, kGiga = 1e9;
+  if (bytes < kMega) return absl::StrFormat("%.0f kB", std::ceil(bytes / kStep));
+  return bytes < kGiga ? absl::StrFormat("%.1f MB", bytes / kMega) : absl::StrFormat("%.1f GB", bytes / kGiga);
+}
 
 class MemoryCache : public CacheReader {
  public:
@@ -117,8 +123,8 @@ class MemoryCache : public CacheReader {
     const double all = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
     if (wanted <= all * 0.9) return absl::OkStatus();
     return absl::ResourceExhaustedError(absl::StrCat("cache: ", size_, " samples as large as the first take ",
-                                                     Gigabytes(wanted), ", the machine has ", Gigabytes(all), " (",
-                                                     Gigabytes(free), " free): give a folder, ds:cache \"DIR\""));
+                                                     Amount(wanted), ", the machine has ", Amount(all), " (",
+                                                     Amount(free), " free): give a folder, ds:cache \"DIR\""));
   }
 
   Status Read(int64_t i, ReadBuffers* buffers, absl::Span<RawColumn> row) const override {
@@ -239,11 +245,11 @@ class FolderCache : public CacheReader {
       return absl::DataLossError(
           absl::StrCat("cache: '", path, "' is no index of this version of mslua: remove the folder, or give another"));
     }
-    if (header.samples != static_cast<uint64_t>(size_) ||
-        std::memcmp(header.identity, identity.data(), sizeof(header.identity)) != 0 ||
+    const bool as_many = header.samples == static_cast<uint64_t>(size_);
+    if (!as_many || std::memcmp(header.identity, identity.data(), sizeof(header.identity)) != 0 ||
         static_cast<size_t>(info.st_size) != MappedBytes()) {
       close(fd);
-      return OtherData(absl::StrCat("it has ", header.samples, " samples, the dataset ", size_));
+      return OtherData(as_many ? "" : absl::StrCat("it has ", header.samples, " samples, the dataset ", size_));
     }
     void* memory = mmap(nullptr, MappedBytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
@@ -253,10 +259,9 @@ class FolderCache : public CacheReader {
   }
 
   Status OtherData(const std::string& how) const {
-    return absl::FailedPreconditionError(absl::StrCat("cache: the folder '", folder_,
-                                                      "' was made of other data, or with "
-                                                      "other transforms (",
-                                                      how, "): remove it, or give another folder"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("cache: the folder '", folder_, "' was made of other data, or with other transforms",
+                     how.empty() ? "" : absl::StrCat(" (", how, ")"), ": remove it, or give another folder"));
   }
 
   // Three samples are made again: files may have changed under their names. And whether the rest fits on the disk.
@@ -276,7 +281,7 @@ class FolderCache : public CacheReader {
     const double wanted = bytes * static_cast<double>(missing);
     if (wanted <= free) return absl::OkStatus();
     return absl::ResourceExhaustedError(absl::StrCat("cache: '", folder_, "': ", missing, " samples take about ",
-                                                     Gigabytes(wanted), ", the disk has ", Gigabytes(free),
+                                                     Amount(wanted), ", the disk has ", Amount(free),
                                                      " free: free some space, or give another folder"));
   }
 

@@ -171,7 +171,7 @@ TEST(CacheTest, FoldersOfOtherData) {
   ReadEpoch(loader.get());
   EXPECT_EQ(open(part), "");
   EXPECT_THAT(open(Numbers(6).Map({{Rescale{3}}, {"x"}})),
-              HasSubstr("was made of other data, or with other transforms"));
+              HasSubstr("was made of other data, or with other transforms: remove it"));
   EXPECT_THAT(open(Numbers(6, 1).Map({{Rescale{2}}, {"x"}})), HasSubstr("other data"));
   EXPECT_THAT(open(Numbers(7).Map({{Rescale{2}}, {"x"}})), HasSubstr("it has 6 samples, the dataset 7"));
   // Damaged samples are made again.

@@ -35,9 +35,9 @@ class Loader::Spares {
     return block;
   }
   void GiveBack(AlignedMemory block) {
-    constexpr size_t kMost = 8;
+    const int64_t most = kSpareBytes / std::max<int64_t>(bytes_, 1) + 2;
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (blocks_.size() < kMost) blocks_.push_back(std::move(block));
+    if (static_cast<int64_t>(blocks_.size()) < most) blocks_.push_back(std::move(block));
   }
 
  private:

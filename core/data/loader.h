@@ -48,6 +48,9 @@ class Loader {
   // that does not return (CodeCalls::Overdue): its thread is left alone then.
   StatusOr<bool> Next(Batch* batch);
 
+  // A column's memory that callers have kept and given back is used again, up to so many bytes and two blocks: callers
+  // that keep more at once make the system clear pages for each batch.
+  static constexpr int64_t kSpareBytes = int64_t{64} << 20;
   // The memory of a column of the batch that Next gave last, for as long as the pointer lives. Once for each column,
   // and before the next call of Next or Seek.
   std::shared_ptr<void> Keep(size_t column);

@@ -1,5 +1,7 @@
 #include "core/data/loader.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -179,6 +181,29 @@ TEST(LoaderTest, AKeptColumnStaysAsItIs) {
       kept.clear();
     }
   }
+}
+
+// Memory that comes from the system again has faults again.
+TEST(LoaderTest, MemoryThatWasGivenBackIsUsedAgain) {
+  constexpr int64_t kBlocks = 40, kSide = 592, kPages = kSide * kSide * 3 / 4096;
+  const auto loader = Open(Images(kBlocks, kSide, kSide).Batch({1}), {}, {/*workers=*/1});
+  Batch batch;
+  std::vector<std::shared_ptr<void>> kept;
+  const auto faults = [] {
+    rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    return used.ru_minflt;
+  };
+  const auto epoch = [&] {
+    const auto before = faults();
+    while (*loader->Next(&batch)) kept.push_back(loader->Keep(0));
+    EXPECT_EQ(kept.size(), static_cast<size_t>(kBlocks));
+    kept.clear();
+    return faults() - before;
+  };
+  EXPECT_GT(epoch(), kBlocks * kPages / 2);
+  EXPECT_LT(epoch(), 2 * kPages);
+  EXPECT_LT(epoch(), 2 * kPages);
 }
 
 TEST(LoaderTest, SeekGoesOnAsIfUndisturbed) {

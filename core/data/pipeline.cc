@@ -443,7 +443,21 @@ Status Pipeline::CompileColumns(const std::vector<Op>& ops, CodeCalls* calls) {
     from_.push_back(c.source);
     for (size_t s = 0; s < shapes_.size(); ++s) RETURN_IF_ERROR(AddColumn(c.name, type, c.padding, s));
   }
+  FindDirect();
   return CheckMixes();
+}
+
+void Pipeline::FindDirect() {
+  if (reader_ == nullptr || !stages_.empty()) return;
+  const auto padded = [&](size_t k) {
+    return std::any_of(shapes_.begin(), shapes_.end(), [k](const Shaped& s) { return s.paddings[k].has_value(); });
+  };
+  direct_.assign(source_columns_.size(), -1);
+  for (size_t k = 0; k < chains_.size(); ++k) {
+    const bool only = std::count(from_.begin(), from_.end(), from_[k]) == 1;
+    if (only && chains_[k].plain() && !padded(k) && IsKnown(source_columns_[from_[k]].type))
+      direct_[from_[k]] = static_cast<int>(k);
+  }
 }
 
 Status Pipeline::AddColumn(const std::string& name, TensorType type, absl::optional<Padding> padding, size_t s) {
@@ -529,11 +543,22 @@ StatusOr<int64_t> Pipeline::Fill(const Epoch& epoch, int64_t batch, Scratch* scr
   return rows.count;
 }
 
+void Pipeline::ReadAhead(const Epoch& epoch, int64_t batch) const {
+  if (reader_ == nullptr || batch >= size()) return;
+  const EpochOrder::Group rows = RowsOf(epoch, batch);
+  for (uint32_t r = 0; r < rows.count; ++r) reader_->ReadAhead(epoch.order.samples[rows.begin + r] % source_size_);
+}
+
 Status Pipeline::FillRow(const Epoch& epoch, int64_t at, const Shaped& shape, Scratch* scratch, Sequence* sequence,
                          const std::vector<uint8_t*>& columns) const {
   const int64_t id = epoch.order.samples[at];
   scratch->row.resize(source_columns_.size());
-  RETURN_IF_ERROR(ReadSample(id, scratch, sequence));
+  std::vector<void*>& places = scratch->buffers.places;
+  places.resize(direct_.size());
+  for (size_t c = 0; c < direct_.size(); ++c) places[c] = direct_[c] < 0 ? nullptr : columns[direct_[c]];
+  const Status read = ReadSample(id, scratch, sequence);
+  places.clear();
+  RETURN_IF_ERROR(read);
   // The place in the global sequence, not the sample's own number: a repeated sample gets new random numbers.
   const int64_t place = sharding_.num_shards > 0 ? at * sharding_.num_shards + sharding_.shard_id : at;
   RETURN_IF_ERROR(RunStages(epoch, place, id, scratch));

@@ -171,6 +171,7 @@ class Pipeline {
   Status AddStage(const CallOp& op, size_t place, std::vector<ColumnState>* columns, Scratch* first);
   Status AddMix(const MixOp& op, size_t place, const std::vector<ColumnState>& columns);
   Status CheckMixes() const;
+  void FindDirect();  // makes direct_
   // What is wrong with operations of a dataset that another one is made of.
   Status CheckPart(const Dataset& dataset) const;
   // The next column, which is of that type before it is padded, to shape s.
@@ -194,6 +195,8 @@ class Pipeline {
   Status FillColumn(size_t k, const Draws& draws, const Shaped& shape, Scratch* scratch, uint8_t* out) const;
   // The type of the samples of a padded column, which are of type `type` before.
   StatusOr<TensorType> Padded(const std::string& name, const TensorType& type, const Padding& padding) const;
+  // Lets the reader fetch the samples of a batch.
+  void ReadAhead(const Epoch& epoch, int64_t batch) const;
   // Sample `id` into scratch->row.
   Status ReadSample(int64_t id, Scratch* scratch, Sequence* sequence) const;
   void StartSequence(const Epoch& epoch, int64_t batch, Sequence* sequence) const;
@@ -222,6 +225,7 @@ class Pipeline {
   std::vector<TensorType> row_types_;
   std::vector<std::string> notices_;
   bool immediate_ = false;
+  std::vector<int> direct_;  // for each of the source's columns, the one that has its samples as they are; -1: none
 };
 
 }  // namespace mslua::data

@@ -29,6 +29,9 @@ class CodeCalls;
 
 // What a thread lends a reader; grows to the largest sample and stays.
 struct ReadBuffers {
+  // Of each column: memory of the sample's size, where Read may put the sample; null: there is none. Empty: no column
+  // has any.
+  std::vector<void*> places;
   std::vector<uint8_t> bytes;      // as in the file
   std::vector<uint8_t> pixels;     // decoded
   std::vector<int32_t> ints;       // labels, tokens
@@ -57,6 +60,8 @@ class Reader {
   // Sample i of [0, size()). `row` has a place for each column and is valid until the next call with the
   // same buffers. Errors name file and record.
   virtual Status Read(int64_t i, ReadBuffers* buffers, absl::Span<RawColumn> row) const = 0;
+  // Sample i is read soon: a reader of large samples lets the system fetch it from the disk.
+  virtual void ReadAhead(int64_t /*i*/) const {}
   // "data_batch_1.bin, record 17", for the errors of what is done with the sample later.
   virtual std::string Where(int64_t i) const = 0;
 

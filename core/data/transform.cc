@@ -135,7 +135,7 @@ Status ColumnChain::Apply(const RawColumn& raw, const Draws& draws, ImageScratch
   if (raw.planar) {
     Interleave(static_cast<const uint8_t*>(raw.data), raw.type.shape[0] * raw.type.shape[1], raw.type.shape[2],
                static_cast<uint8_t*>(out));
-  } else {
+  } else if (out != raw.data) {
     std::memcpy(out, raw.data, static_cast<size_t>(raw.type.bytes()));
   }
   return absl::OkStatus();

@@ -30,6 +30,7 @@ constexpr int64_t kMaxHeader = 1 << 20;       // bytes of an array's header
 constexpr int64_t kMaxDirectory = 64 << 20;   // bytes of an archive's directory
 constexpr int64_t kMaxInflation = 1032;       // times that deflate makes a text shorter, at most
 constexpr int64_t kCheckedAtOnce = 64 << 20;  // bytes of a stored array that is read twice
+constexpr int64_t kReadAhead = 16 << 10;      // bytes of a row from which on asking for it in advance is worth a call
 constexpr size_t kAlignment = 16;             // of a row in the buffer
 
 uint64_t Little(const char* p, int bytes) {
@@ -428,6 +429,7 @@ class NumpyReader : public Reader {
     for (size_t k = 0; k < arrays_.size(); ++k) {
       const Array& array = arrays_[k];
       uint8_t* place = buffers->bytes.data() + at;
+      if (!buffers->places.empty() && buffers->places[k] != nullptr) place = static_cast<uint8_t*>(buffers->places[k]);
       Status status = array.bytes.Read(array.data + i * array.row, array.row, place);
       if (status.ok() && array.checksums != nullptr) status = array.checksums->Add(i, place);
       if (!status.ok()) return Annotate(status, array.where);
@@ -437,6 +439,13 @@ class NumpyReader : public Reader {
       at += Padded(array.row);
     }
     return absl::OkStatus();
+  }
+
+  void ReadAhead(int64_t i) const override {
+    for (const Array& array : arrays_) {
+      if (array.bytes.file != nullptr && array.row >= kReadAhead)
+        array.bytes.file->ReadAhead(array.bytes.begin + array.data + i * array.row, array.row);
+    }
   }
 
   std::string Where(int64_t i) const override { return absl::StrCat(arrays_[0].where, ", row ", i); }

@@ -90,6 +90,56 @@ TEST(NumpyTest, ArchivesStoredDeflatedAndZip64) {
   EXPECT_EQ((*one)->columns().size(), 1u);
 }
 
+TEST(NumpyTest, RowsGoWhereTheReaderIsTold) {
+  const std::string path = Folder("npz_places") + "/a.npz";
+  Put(path, Npz({{"x.npy", X()}, {"y.npy", Y()}}, false));
+  const Opened reader = Open("numpy", {{"dataset_files", path}});
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  float x[2] = {};
+  ReadBuffers buffers;
+  buffers.places = {x, nullptr};
+  std::vector<RawColumn> row(2);
+  (*reader)->ReadAhead(1);
+  ASSERT_TRUE((*reader)->Read(1, &buffers, absl::MakeSpan(row)).ok());
+  EXPECT_EQ(row[0].data, x);
+  EXPECT_EQ(x[1], 3);
+  EXPECT_EQ(*static_cast<const int32_t*>(row[1].data), 8);
+}
+
+// Columns that batches have as they are, of a member large enough to be checked by rows: two copies, a cast and padding
+// of the same rows, the same as without.
+TEST(NumpyTest, BatchesOfRowsAsTheyAre) {
+  const std::string path = Folder("npz_direct") + "/a.npz";
+  constexpr int64_t kRows = 1030, kRow = 16400;
+  std::vector<float> numbers(kRows * kRow);
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i % 65537);
+  const std::string data(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(float));
+  Put(path, Npz({{"x.npy", Npy("<f4", absl::StrCat("(", kRows, ", ", kRow, ")"), data)}}, false));
+  const Dataset source(Source("numpy", {{"dataset_files", path}}));
+  const auto check = [&](const Dataset& dataset, size_t columns) {
+    const auto pipeline = Pipeline::Open(dataset.Shuffle({kRows}).Batch({103}), {/*seed=*/5});
+    ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+    Pipeline::Epoch epoch;
+    (*pipeline)->MakeEpoch(0, &epoch);
+    Loader loader(*pipeline, {/*workers=*/2});
+    Batch batch;
+    for (int64_t b = 0; b < kRows / 103; ++b) {
+      ASSERT_TRUE(*loader.Next(&batch));
+      ASSERT_EQ(batch.columns.size(), columns);
+      for (int64_t r = 0; r < 103; ++r) {
+        const int64_t sample = epoch.order.samples[b * 103 + r];
+        for (const TensorView& column : batch.columns) {
+          for (const int64_t k : {int64_t{0}, kRow / 2, kRow - 1})
+            ASSERT_EQ(LoadAsDouble(column.type.dtype, column.data, r * kRow + k), numbers[sample * kRow + k]);
+        }
+      }
+    }
+  };
+  check(source, 1);
+  check(source.Project({{"x", "x"}, {"a", "b"}}), 2);
+  check(source.Map({{TypeCast{DType::kF64}}, {"x"}}), 1);
+}
+
 TEST(NumpyTest, SingleArrays) {
   const std::string path = Folder("npy");
   Put(path + "/x.npy", X());

@@ -252,6 +252,11 @@ class TarReader : public Reader {
     return absl::OkStatus();
   }
 
+  void ReadAhead(int64_t i) const override {
+    const Sample& sample = samples_[static_cast<size_t>(i)];
+    shards_[sample.shard]->ReadAhead(sample.image, sample.image_size);
+  }
+
   std::string Where(int64_t i) const override {
     const Sample& sample = samples_[static_cast<size_t>(i)];
     return absl::StrCat(shards_[sample.shard]->path(), ", sample '", sample.key, "'");
