@@ -5,12 +5,12 @@ local nn, ops = ms.nn, ms.ops
 local p = ms.params { epochs = 8, samples = 2048, batch = 16, parallel_optimizer = false, accumulate = 1,
   mode = "data_parallel", every = 20, evaluate = true, device_num = 0, dies = 0, refuses = 0, nap = 0,
   stages = 1, layerwise = false, amp = "", scaled = false, patience = 0, generator = false,
-  async = false }
+  async = false, norm = true }
 
 local Net = nn.Cell:extend "Net"
 function Net:init()
   self.conv1 = nn.Conv2d(1, 6, 5, { pad_mode = "valid" })
-  self.norm = nn.BatchNorm2d(6)
+  if p.norm then self.norm = nn.BatchNorm2d(6) end
   self.conv2 = nn.Conv2d(6, 16, 5, { pad_mode = "valid" })
   self.pool = nn.MaxPool2d { kernel_size = 2, stride = 2 }
   self.drop = nn.Dropout { p = 0.2 }
@@ -19,12 +19,15 @@ function Net:init()
   self.relu, self.flatten = nn.ReLU(), nn.Flatten()
   if p.layerwise then self.fc2.bias.layerwise_parallel = true end
   if p.stages > 1 then
-    for _, cell in ipairs { self.conv1, self.norm, self.conv2 } do cell.pipeline_stage = 0 end
+    for _, cell in ipairs { self.conv1, self.conv2 } do cell.pipeline_stage = 0 end
+    if p.norm then self.norm.pipeline_stage = 0 end
     for _, cell in ipairs { self.drop, self.fc1, self.fc2 } do cell.pipeline_stage = 1 end
   end
 end
 function Net:construct(x)
-  x = self.pool(self.relu(self.norm(self.conv1(x))))
+  x = self.conv1(x)
+  if p.norm then x = self.norm(x) end
+  x = self.pool(self.relu(x))
   x = self.pool(self.relu(self.conv2(x)))
   return self.fc2(self.drop(self.relu(self.fc1(self.flatten(x)))))
 end

@@ -1,0 +1,30 @@
+#!/bin/sh
+# Two hosts whose network is disturbed while they train; with "long" all that tests/recovery/networks can do. Where there
+# is no right to make network namespaces a line says so.
+. tests/ranks/common.sh
+networks=$here/tests/recovery/networks
+
+# holds NAME FLAGS...: the job ends as undisturbed.
+holds() {
+  name=$1
+  shift
+  run "$networks" "$mslua" --set epochs=4 --set samples=1024 --set nap=0.1 "$@"
+  [ "$out" = "no right to make network namespaces: two hosts are not tested" ] && {
+    echo "$out"
+    finish
+  }
+  expect "$name" 0 "held and equal"
+}
+holds "the link is down for a second" --ranks 2 --fault down:1
+holds "the link is down for 10 seconds" --ranks 2 --fault down:10 --tls
+if [ "$2" = long ]; then
+  for tls in "" --tls; do
+    holds "the link is down for 10 seconds" --fault down:10 $tls --trials 3
+    holds "one direction is lost" --fault oneway:3 $tls --trials 3
+    holds "50 flaps" --fault flaps:50 $tls --set nap=0.5
+    holds "resets" --fault reset $tls --trials 3
+    holds "1 Mbit/s" --fault slow $tls
+    holds "the link is down for good" --fault lost --set norm=false $tls --trials 3
+  done
+fi
+finish
