@@ -196,6 +196,9 @@ int64_t GenerationOf(const std::string& image) {
   int64_t generation = 0;
   return absl::SimpleAtoi(words.second, &generation) ? generation : 0;
 }
+std::string UnfinishedSaveOf(int64_t training, int rank) {
+  return absl::StrCat("save.training", training, ".rank", rank);
+}
 std::string NewestImageOf(int rank) { return absl::StrCat(kNewestImages, "rank", rank); }
 
 StatusOr<std::string> ImageKeeper::Folder(const std::string& job) { return MeetingPath(FolderOf(job)); }

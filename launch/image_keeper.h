@@ -29,6 +29,8 @@ std::string NewestImageOf(int rank);
 std::string ImagesOf(int64_t training);
 std::string ImagesOfRank(int64_t training, int rank);
 inline constexpr char kNewestImages[] = "newest.";
+// The name of the checkpoint that a rank is writing there (checkpoint::UnfinishedSave).
+std::string UnfinishedSaveOf(int64_t training, int rank);
 
 // A connection to it. While there is one, the images stay. Any thread may use it.
 class ImageKeeper {

@@ -225,6 +225,12 @@ StatusOr<bool> KeptCheckpoint::Make(int64_t generation, int64_t turn) {
   std::vector<checkpoint::Manifest> in_order;
   for (auto& part : parts) in_order.push_back(std::move(part.second));
   RemoveReplicas(&in_order);
+  const auto varies = [](const TurnTensor& t) { return t.part.varies; };
+  const int64_t ranks = std::min<int64_t>(record_.world, together_ == nullptr ? 1 : together_->size());
+  without_own_ = 0;
+  if (std::any_of(record_.tensors.begin(), record_.tensors.end(), varies)) {
+    for (int64_t r = 0; r < ranks; ++r) without_own_ += teller.count(r) == 0 ? 1 : 0;
+  }
   const auto manifest = checkpoint::JoinParts(RunOf(record_), in_order);
   if (!manifest.ok()) return false;  // a rank that has gone has had something that nobody else has
   ASSIGN_OR_RETURN(checkpoint_.common, checkpoint::ParseManifest(*manifest));

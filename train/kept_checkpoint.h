@@ -34,6 +34,8 @@ class KeptCheckpoint {
   const TurnRecord& record() const { return record_; }
   // Steps that were begun after it.
   int64_t steps_again() const { return steps_again_; }
+  // Ranks that continue with another rank's values of what each has of its own: nobody has kept theirs.
+  int64_t without_own() const { return without_own_; }
   // What comes after is newer than any image: larger generations and turns than these.
   int64_t newest_generation() const { return newest_generation_; }
   int64_t newest_turn() const { return newest_turn_; }
@@ -67,7 +69,7 @@ class KeptCheckpoint {
   std::vector<std::vector<Summary>> all_;  // by rank that looks
   SharedCheckpoint checkpoint_;
   TurnRecord record_;
-  int64_t steps_again_ = 0, newest_generation_ = 0, newest_turn_ = 0;
+  int64_t steps_again_ = 0, without_own_ = 0, newest_generation_ = 0, newest_turn_ = 0;
 };
 
 }  // namespace mslua

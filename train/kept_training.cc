@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "core/base/authentication.h"
 #include "core/base/exit_code.h"
+#include "core/checkpoint/unfinished_save.h"
 #include "core/train/agreement.h"
 
 namespace mslua {
@@ -150,6 +151,34 @@ Status KeptTraining::KeepNow() {
   if (together_ != nullptr) RETURN_IF_ERROR(LargestOfRanks(*together_, 0, "what a command has changed").status());
   Commit();
   return absl::OkStatus();
+}
+
+Status KeptTraining::FinishSave(const checkpoint::Companions& companions,
+                                const std::function<void(const std::string&)>& notice) {
+  if (job_ == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(ImageKeeper* const keeper, job_->images());
+  if (keeper == nullptr) return absl::OkStatus();
+  const std::string name = UnfinishedSaveOf(number_, rank_);
+  ASSIGN_OR_RETURN(const Fd memory, keeper->Get(name));
+  if (!memory) return absl::OkStatus();
+  const auto save = checkpoint::UnfinishedSave::Open(memory.get());
+  const bool resumes = found() || moved_ != nullptr;
+  if (save.ok() && resumes && (*save)->run().step <= record_.state.step) {
+    const Status finished = (*save)->Finish(companions);
+    if (!finished.ok()) notice(absl::StrCat("checkpoint ", (*save)->path(), " was not saved: ", finished.message()));
+  } else if (!save.ok() && !absl::IsNotFound(save.status())) {
+    notice(absl::StrCat("a checkpoint was not saved: ", save.status().message()));
+  }
+  return keeper->Drop(name);
+}
+
+checkpoint::AsyncSaver::KeepMemory KeptTraining::keep_unfinished() {
+  if (job_ == nullptr) return nullptr;
+  const auto keeper = job_->images();
+  if (!keeper.ok() || *keeper == nullptr) return nullptr;
+  return [keeper = *keeper, name = UnfinishedSaveOf(number_, rank_)](int descriptor) {
+    return descriptor < 0 ? keeper->Drop(name) : keeper->Put(name, descriptor);
+  };
 }
 
 Status KeptTraining::Put(ImageKeeper& keeper, const Image& image) const {

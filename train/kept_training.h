@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/container/flat_hash_set.h"
+#include "core/checkpoint/async_saver.h"
 #include "core/image/image.h"
 #include "core/runtime/store.h"
 #include "core/train/progress.h"
@@ -51,6 +52,12 @@ class KeptTraining {
   // Moves the store into the image: into a new one, or with the values of the turn that was found. `fixed` is what all
   // records have. From then on the trainer keeps its turns. What is named outlives this object.
   Status Keep(TurnRecord fixed, const Keeping& keeping);
+
+  // Finishes the save that a process before this one had begun before the turn that is resumed from, and that training
+  // repeats no more. `notice` gets a line where that fails.
+  Status FinishSave(const checkpoint::Companions& companions, const std::function<void(const std::string&)>& notice);
+  // Keeps a save until it is written; null: the job keeps nothing in memory.
+  checkpoint::AsyncSaver::KeepMemory keep_unfinished();
 
   // Keeps what has changed between two steps, at once. The ranks that train together call it there.
   Status KeepNow();

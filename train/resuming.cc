@@ -248,6 +248,10 @@ Status Resuming::Restore(const TensorNames& names, const TensorParts& parts, int
     again_ = kept_->steps_again();
     absl::FPrintF(stderr, "mslua: resuming from memory at step %d on %d ranks, kept by %d (%d %s computed again)\n",
                   state_.step, rank_.state->ranks, kept_->record().world, again_, again_ == 1 ? "step" : "steps");
+    if (const int64_t without = kept_->moved()->without_own(); without > 0) {
+      PrintNote(absl::StrCat("the running statistics of ", without, without == 1 ? " rank" : " ranks",
+                             " are lost with the host that had them: the steps that follow differ in the last digits"));
+    }
     return absl::OkStatus();
   }
   absl::FPrintF(stderr, "mslua: resuming from %s at step %d\n", checkpoint()->path(), state_.step);

@@ -190,6 +190,7 @@ Status Training::Prepare() {
   TrainerOptions options = spec_.options;
   options.rows = GlobalRows();
   if (together() != nullptr) options.agree = [this](bool stop) { return AgreeToStop(stop); };
+  options.done = [this] { return progress().stopped; };
   ASSIGN_OR_RETURN(trainer_,
                    Trainer::Create(executable_.get(), loader_.get(), std::move(scalars), options, console_.get()));
   progress().trainer = trainer_.get();
@@ -443,6 +444,7 @@ void Training::AddStatusLine() {
 Status Training::AddCheckpoints() {
   CheckpointOptions options = spec_.checkpoint;
   options.keeper.directory = resuming_.CheckpointDirectory();
+  RETURN_IF_ERROR(resuming_.kept().FinishSave(spec_.companions, PrintNote));
   if (resuming_.checkpoint() != nullptr) options.resumed_from = resuming_.checkpoint()->path();
   if (resuming_.from_memory() || resuming_.moved())
     options.resumed_from = resuming_.NewestSaved(options.keeper.directory);
@@ -461,8 +463,8 @@ Status Training::AddCheckpoints() {
   options.recipe_hash = spec_.recipe_hash;
   options.graph_hash = absl::StrFormat("%016x", Fingerprint(spec_.graph->graph));
   options.keep_best = eval_hook_ != nullptr;
-  // A process that starts again knows the best evaluation from memory, and saves it no more.
-  options.wait_for_best = rank_.job != nullptr && !rank_.job->identity().recovery.empty();
+  options.recovers = rank_.job != nullptr && !rank_.job->identity().recovery.empty();
+  options.keep_unfinished = resuming_.kept().keep_unfinished();
   ASSIGN_OR_RETURN(
       auto hook,
       WithExitCode(CheckpointHook::Create(options, &rank_.state->store, trainer_.get(), PrintNote), kExitStorage));

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -62,6 +63,7 @@ void Boundary::Decide(uint64_t seq, bool agreed) {
 void Boundary::Release(int64_t step) {
   const std::lock_guard<std::mutex> lock(mutex_);
   released_ = std::max(released_, step);
+  for (Waiting& w : waiting_) w.before_release = w.before_release || w.verdict == Waiting::Verdict::kAgreed;
   changed_.notify_all();
 }
 
@@ -165,25 +167,31 @@ Status Boundary::PauseNext(const TrainState& state, int32_t hit) {
   return absl::OkStatus();
 }
 
-// Until a client resumes training, or it is to stop.
+// Until a client resumes training, or it is to stop. Ranks that train together leave a pause when rank 0 says so: one
+// that left by itself would not carry out what the others still agree on here.
 void Boundary::Wait(const TrainState& state, Lock& lock) {
   view_.print("");
   steering_.AnswerPause(state.step);
   view_.trainer->progress().Enter(TrainProgress::Phase::kPaused);
-  while (steering_.paused() && released_ < state.step && !view_.trainer->stop_requested()) {
+  bool asked = false;
+  while (steering_.paused() && released_ < state.step) {
+    if (view_.trainer->stop_requested()) {
+      if (view_.ranks == 1) break;
+      if (!std::exchange(asked, true)) outlet_.leaves(state.step);
+    }
     // A signal that asks to stop wakes nobody.
     changed_.wait_for(lock, std::chrono::milliseconds(100));
     RunDue(state, lock);
     if (steering_.bad_loss() && steering_.pause_at_ >= 0) steering_.Continue();
   }
   steering_.Continue();
-  if (view_.ranks > 1 && view_.trainer->stop_requested()) outlet_.leaves(state.step);
 }
 
 bool Boundary::Due(const Waiting& w, const TrainState& state) const {
   if (w.verdict == Waiting::Verdict::kDropped) return true;
   // All ranks pause after the same step: what is agreed on can be done now.
-  if (steering_.paused() && w.verdict == Waiting::Verdict::kAgreed) return true;
+  const bool pause_lasts = released_ < state.step || w.before_release;
+  if (steering_.paused() && w.verdict == Waiting::Verdict::kAgreed && pause_lasts) return true;
   return w.step <= state.step;
 }
 

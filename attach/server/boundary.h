@@ -41,7 +41,8 @@ class Boundary : public BoundaryListener {
   Ack Propose(Request request, int64_t step);
   // Any thread: all ranks have accepted, or the command is dropped.
   void Decide(uint64_t seq, bool agreed);
-  // Any thread: a pause after at most so many steps, also one to come, ends.
+  // Any thread: a pause after at most so many steps, also one to come, ends. What all ranks have agreed on before is
+  // carried out in it, what they agree on later is not: rank 0 tells each rank of both in one order.
   void Release(int64_t step);
   bool paused() const;
   // On the training thread, after a step: the number of a break that is hit here, from 1, or 0; the clients are told.
@@ -62,6 +63,7 @@ class Boundary : public BoundaryListener {
     Request request;
     int64_t step;
     enum class Verdict { kNone, kAgreed, kDropped } verdict;
+    bool before_release = false;  // it was agreed on before the pause was to end
   };
 
   using Lock = std::unique_lock<std::mutex>;

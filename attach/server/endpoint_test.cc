@@ -6,12 +6,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <memory>
+#include <mutex>
 #include <random>
+#include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "attach/server/agent.h"
 #include "attach/server/boundary.h"
 #include "attach/server/combine.h"
 #include "attach/server/command.h"
@@ -21,6 +28,12 @@
 #include "attach/server/snapshot.h"
 #include "attach/server/statistics.h"
 #include "core/base/clock.h"
+#include "core/data/dataset.h"
+#include "core/data/loader.h"
+#include "core/data/source.h"
+#include "core/graph/builder.h"
+#include "core/runtime/executable.h"
+#include "core/train/trainer.h"
 #include "rendezvous/control.h"
 
 namespace mslua::endpoint {
@@ -223,6 +236,99 @@ TEST(Boundary, RefusesABreakOfAnotherRankThatItDoesNotHave) {
   Boundary boundary(view, {});
   for (const int32_t hit : {1, 2, 1 << 19, 0, -1})
     EXPECT_EQ(boundary.PauseNext(TrainState{}, hit).code(), absl::StatusCode::kInternal) << hit;
+}
+
+// Its steps are not made here.
+class NoStep : public Executable {
+ public:
+  NoStep() {
+    GraphBuilder g;
+    g.Input("x", kData, {DType::kF32, {1}});
+    g.Output("loss", g.Input("w", kParameter, {DType::kF32, {}}));
+    graph_ = *g.Finish();
+  }
+  Status BindInput(absl::string_view, const void*) override { return absl::OkStatus(); }
+  void BindInputAt(int, const void*) override {}
+  bool BindOutput(int, void*) override { return false; }
+  Status SetScalar(absl::string_view, double) override { return absl::OkStatus(); }
+  void SetScalarAt(int, double) override {}
+  Status Run() override { return absl::InternalError("no step"); }
+  TensorView Output(int) const override { return {}; }
+  const Graph& graph() const override { return graph_; }
+  const std::vector<std::string>& inputs() const override { return inputs_; }
+  const PlanReport& report() const override { return report_; }
+  void SetTimeline(std::vector<int64_t>*) override {}
+  const std::vector<std::pair<int32_t, const char*>>& launches() const override { return launches_; }
+  const std::vector<ArenaEntry>& arena() const override { return arena_; }
+
+ private:
+  Graph graph_;
+  std::vector<std::string> inputs_ = {"x", "w"};
+  PlanReport report_;
+  std::vector<std::pair<int32_t, const char*>> launches_;
+  std::vector<ArenaEntry> arena_;
+};
+
+// Rank 1 of two, paused after step 5, is asked to stop, and rank 0 is not yet. What all ranks have agreed on before
+// they hear of that is carried out on all of them, what they agree on later on none: the other rank would wait for
+// this one in a command that all carry out together.
+TEST(Boundary, APauseOfSeveralRanksEndsForAllAtOnce) {
+  auto values = std::make_shared<std::vector<float>>(4);
+  data::Dataset set(data::NumpySlices({{"x", {DType::kF32, {4}}, {values, values->data()}}}));
+  data::Loader loader(*data::Pipeline::Open(set.Batch({1}), data::FeedOptions()), data::LoaderOptions());
+  NoStep step;
+  std::FILE* const out = std::tmpfile();
+  Console console(Console::Options(), out);
+  const auto trainer = *Trainer::Create(&step, &loader, {}, TrainerOptions(), &console);
+
+  TrainingView view;
+  view.rank = 1;
+  view.ranks = 2;
+  view.trainer = trainer.get();
+  view.print = [](const std::string&) {};
+  std::mutex mutex;
+  std::vector<uint64_t> answered;
+  std::vector<int64_t> leaves;
+  const auto locked = [&](const auto& what) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    return what();
+  };
+  Boundary boundary(
+      view,
+      {[&](const Request& r, const StatusOr<Answer>&) { locked([&] { return answered.push_back(r.seq), 0; }); },
+       [](uint64_t, const std::string&) {}, [&](int64_t at) { locked([&] { return leaves.push_back(at), 0; }); }});
+  const auto propose = [&](uint64_t seq, const CommandDef* def, int64_t at) {
+    Request request;
+    request.seq = seq;
+    request.command.def = def;
+    EXPECT_TRUE(boundary.Propose(std::move(request), at).accepted);
+    boundary.Decide(seq, true);
+  };
+  propose(1, ParseCommand(".pause")->def, 5);
+  std::atomic<bool> left{false};
+  std::thread trains([&] {
+    TrainState state;
+    state.step = 5;
+    EXPECT_TRUE(boundary.AtBoundary(state).ok());
+    left = true;
+  });
+  const auto eventually = [&](const auto& what) {
+    for (int i = 0; i < 2000 && !locked(what); ++i) absl::SleepFor(absl::Milliseconds(5));
+    return locked(what);
+  };
+  EXPECT_TRUE(eventually([&] { return answered.size() == 1; }));
+  trainer->RequestStop();
+  EXPECT_TRUE(eventually([&] { return leaves == std::vector<int64_t>{5}; }));
+  absl::SleepFor(absl::Milliseconds(250));
+  EXPECT_FALSE(left);
+  propose(2, &ForgetCommand(), 100);
+  boundary.Release(5);
+  propose(3, &ForgetCommand(), 101);
+  trains.join();
+  EXPECT_EQ(answered, (std::vector<uint64_t>{1, 2}));
+  EXPECT_EQ(leaves.size(), 1u);
+  boundary.Close();
+  std::fclose(out);
 }
 
 TEST(Boundary, SaysWhenEventsCannotBeRecorded) {

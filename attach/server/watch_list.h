@@ -17,7 +17,7 @@ namespace mslua::endpoint {
 struct Outlet {
   std::function<void(const Request& request, const StatusOr<Answer>& answer)> answer;
   std::function<void(uint64_t client, const std::string& line)> event;  // client 0: all of them
-  // This rank leaves the pause after so many steps by itself, being asked to stop: the others should too.
+  // This rank, which pauses after so many steps, is asked to stop: all ranks are to leave the pause.
   std::function<void(int64_t step)> leaves;
 };
 

@@ -11,12 +11,26 @@ AsyncSaver::~AsyncSaver() { Join(); }
 Status AsyncSaver::Start(const std::string& path, const RunState& run, const std::vector<TensorData>& tensors,
                          std::function<Status()> then, const Companions& companions) {
   Join();
-  ASSIGN_OR_RETURN(Manifest part, image_.Make(tensors));
-  StartTask(path, [this, path, run, part = std::move(part), then = std::move(then), companions]() -> Status {
-    RETURN_IF_ERROR(WriteImage(path, run, part, companions));
-    return then ? then() : absl::OkStatus();
+  ASSIGN_OR_RETURN(const Manifest part, image_.Make(tensors));
+  ASSIGN_OR_RETURN(std::string manifest, JoinParts(run, {part}));
+  bool kept = true;
+  if (keep_) {
+    ASSIGN_OR_RETURN(const int descriptor, image_.Complete(path, manifest));
+    kept = keep_(descriptor).ok();
+  }
+  StartTask(path, [this, path, manifest = std::move(manifest), then = std::move(then), companions]() -> Status {
+    Status saved = WriteImage(path, manifest, companions);
+    if (saved.ok() && then) saved = then();
+    if (keep_) keep_(-1).IgnoreError();  // nobody is there any more who would finish it
+    return saved;
   });
+  if (!kept) Join();
   return absl::OkStatus();
+}
+
+void AsyncSaver::KeepUnfinished(KeepMemory keep) {
+  keep_ = std::move(keep);
+  image_.Share();
 }
 
 void AsyncSaver::Start(const std::string& path, const RunState& run, std::vector<TensorData> tensors, ReadTensor read,
@@ -25,16 +39,17 @@ void AsyncSaver::Start(const std::string& path, const RunState& run, std::vector
             [this, path, run, tensors = std::move(tensors), read = std::move(read), then = std::move(then),
              companions]() -> Status {
               ASSIGN_OR_RETURN(const Manifest part, image_.Make(tensors, read));
-              RETURN_IF_ERROR(WriteImage(path, run, part, companions));
+              ASSIGN_OR_RETURN(const std::string manifest, JoinParts(run, {part}));
+              RETURN_IF_ERROR(WriteImage(path, manifest, companions));
               return then ? then() : absl::OkStatus();
             });
 }
 
-Status AsyncSaver::WriteImage(const std::string& path, const RunState& run, const Manifest& part,
+Status AsyncSaver::WriteImage(const std::string& path, const std::string& manifest,
                               const Companions& companions) const {
   ASSIGN_OR_RETURN(const auto writer, CheckpointWriter::Create(path, companions));
   RETURN_IF_ERROR(image_.Write(writer->folder()));
-  return writer->Commit(run, {part});
+  return writer->CommitManifest(manifest);
 }
 
 void AsyncSaver::StartTask(const std::string& path, std::function<Status()> save) {

@@ -22,6 +22,13 @@ class AsyncSaver {
   AsyncSaver(const AsyncSaver&) = delete;
   AsyncSaver& operator=(const AsyncSaver&) = delete;
 
+  // Keeps the memory behind a descriptor beyond this process, which may end before a save is written; -1: keeps
+  // nothing.
+  using KeepMemory = std::function<Status(int descriptor)>;
+  // From now on Start, with values, has its copy kept until it is written: UnfinishedSave reads it. Before the first
+  // save.
+  void KeepUnfinished(KeepMemory keep);
+
   // Copies and hashes `tensors` into memory that is kept for the next time (on the compute threads), and returns; the
   // thread then writes the checkpoint at `path` and, when that went well, does `then` (the keeper's Saved(), say).
   // A save still under way is waited for first, so that none is left out; to leave this one out instead, ask busy().
@@ -43,11 +50,11 @@ class AsyncSaver {
 
  private:
   void Join();
-  Status WriteImage(const std::string& path, const RunState& run, const Manifest& part,
-                    const Companions& companions) const;
+  Status WriteImage(const std::string& path, const std::string& manifest, const Companions& companions) const;
 
   std::thread thread_;
   FileImage image_;           // read by the thread while it runs
+  KeepMemory keep_;           // null: an unfinished save is lost with its process
   mutable std::mutex mutex_;  // guards what follows
   bool running_ = false;
   Status error_;

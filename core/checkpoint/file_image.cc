@@ -6,7 +6,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "core/base/atomic_file.h"
 #include "core/base/parallel_for.h"
 
 namespace mslua::checkpoint {
@@ -33,11 +32,18 @@ void CopyPieces(const std::vector<Piece>& pieces, int64_t begin, int64_t end, ch
 }  // namespace
 
 Status FileImage::Reserve(int64_t bytes) {
+  if (shared_ != nullptr) shared_->Clear();
   if (bytes <= capacity_) return absl::OkStatus();
   memory_.reset();  // before the new memory, so that both need not fit
+  shared_.reset();
   capacity_ = 0;
-  memory_ = AllocateAligned(bytes);
-  if (memory_ == nullptr) {
+  if (shares_) {
+    auto shared = SaveMemory::Make(bytes);
+    if (shared.ok()) shared_ = *std::move(shared);
+  } else {
+    memory_ = AllocateAligned(bytes);
+  }
+  if (memory_ == nullptr && shared_ == nullptr) {
     return absl::ResourceExhaustedError(
         absl::StrCat("no memory for the ", bytes, " bytes that async_save copies; set async_save = false"));
   }
@@ -45,17 +51,22 @@ Status FileImage::Reserve(int64_t bytes) {
   return absl::OkStatus();
 }
 
+StatusOr<int> FileImage::Complete(const std::string& path, const std::string& manifest) {
+  RETURN_IF_ERROR(shared_->Complete(path, manifest, size_));
+  return shared_->descriptor();
+}
+
 StatusOr<Manifest> FileImage::Make(const std::vector<TensorData>& tensors) {
   ASSIGN_OR_RETURN(const SafetensorsLayout layout, LayOutSafetensors(StoredOf(tensors), {}));
   RETURN_IF_ERROR(Reserve(layout.size));
   std::vector<Piece> pieces = {{0, static_cast<int64_t>(layout.start.size()), layout.start.data()}};
-  const std::vector<const char*> data = DataOf(tensors, layout.tensors);
-  for (size_t i = 0; i < data.size(); ++i)
-    pieces.push_back({layout.tensors[i].begin, layout.tensors[i].type.bytes(), data[i]});
+  const std::vector<const char*> values = DataOf(tensors, layout.tensors);
+  for (size_t i = 0; i < values.size(); ++i)
+    pieces.push_back({layout.tensors[i].begin, layout.tensors[i].type.bytes(), values[i]});
   FileDigester digester(layout.size);
   ParallelFor(digester.chunks(), 1, [&](int64_t begin, int64_t end) {
     for (int64_t chunk = begin; chunk < end; ++chunk) {
-      char* out = memory_.get() + chunk * kChunkBytes;
+      char* out = data() + chunk * kChunkBytes;
       CopyPieces(pieces, chunk * kChunkBytes, chunk * kChunkBytes + digester.SizeOfChunk(chunk), out);
       digester.Hash(chunk, out);  // while it is in cache
     }
@@ -66,13 +77,13 @@ StatusOr<Manifest> FileImage::Make(const std::vector<TensorData>& tensors) {
 StatusOr<Manifest> FileImage::Make(const std::vector<TensorData>& tensors, const ReadTensor& read) {
   ASSIGN_OR_RETURN(const SafetensorsLayout layout, LayOutSafetensors(StoredOf(tensors), {}));
   RETURN_IF_ERROR(Reserve(layout.size));
-  std::memcpy(memory_.get(), layout.start.data(), layout.start.size());
+  std::memcpy(data(), layout.start.data(), layout.start.size());
   absl::flat_hash_map<absl::string_view, size_t> numbers;
   for (size_t i = 0; i < tensors.size(); ++i) numbers[tensors[i].name] = i;
-  for (const StoredTensor& t : layout.tensors) RETURN_IF_ERROR(read(numbers.at(t.name), memory_.get() + t.begin));
+  for (const StoredTensor& t : layout.tensors) RETURN_IF_ERROR(read(numbers.at(t.name), data() + t.begin));
   FileDigester digester(layout.size);
   ParallelFor(digester.chunks(), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t chunk = begin; chunk < end; ++chunk) digester.Hash(chunk, memory_.get() + chunk * kChunkBytes);
+    for (int64_t chunk = begin; chunk < end; ++chunk) digester.Hash(chunk, data() + chunk * kChunkBytes);
   });
   return PartOf(tensors, layout.size, &digester);
 }
@@ -86,16 +97,6 @@ Manifest FileImage::PartOf(const std::vector<TensorData>& tensors, int64_t size,
   return part;
 }
 
-Status FileImage::Write(const std::string& folder) const {
-  ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(absl::StrCat(folder, "/", name_)));
-  // Whole pages past the page cache, then the rest.
-  constexpr int64_t kLargest = 8 << 20;
-  const int64_t whole = size_ / kChunkBytes * kChunkBytes;
-  for (int64_t at = 0; at < whole; at += kLargest) {
-    RETURN_IF_ERROR(file->Write(memory_.get() + at, static_cast<size_t>(std::min(kLargest, whole - at))));
-  }
-  if (size_ > whole) RETURN_IF_ERROR(file->Write(memory_.get() + whole, static_cast<size_t>(size_ - whole)));
-  return file->Commit();
-}
+Status FileImage::Write(const std::string& folder) const { return WriteFileOf(data(), size_, folder, name_); }
 
 }  // namespace mslua::checkpoint

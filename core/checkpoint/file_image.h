@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "core/base/status.h"
 #include "core/checkpoint/manifest.h"
 #include "core/checkpoint/safetensors.h"
+#include "core/checkpoint/unfinished_save.h"
 
 namespace mslua::checkpoint {
 
@@ -17,6 +19,12 @@ using ReadTensor = std::function<Status(size_t i, void* to)>;
 
 class FileImage {
  public:
+  // From now on the memory is such that another process can finish the save.
+  void Share() { shares_ = true; }
+  // After Make(), of shared memory: it is of the checkpoint at `path` with this manifest. Gives its descriptor, which
+  // stays this object's.
+  StatusOr<int> Complete(const std::string& path, const std::string& manifest);
+
   // Lays out, copies and hashes `tensors`, chunk by chunk on the compute threads; gives the part of a checkpoint's
   // manifest that describes them, in one file as rank 0 writes it. Memory of an earlier image is used again when it is
   // large enough. Without memory: RESOURCE_EXHAUSTED.
@@ -30,9 +38,13 @@ class FileImage {
   Status Reserve(int64_t bytes);
   Manifest PartOf(const std::vector<TensorData>& tensors, int64_t size, FileDigester* digester);
 
-  AlignedMemory memory_;
-  int64_t capacity_ = 0;  // bytes of memory_
-  int64_t size_ = 0;      // of the file
+  char* data() const { return shared_ != nullptr ? shared_->data() : memory_.get(); }
+
+  bool shares_ = false;
+  AlignedMemory memory_;                // null where the memory is shared_
+  std::unique_ptr<SaveMemory> shared_;  // null: it is not shared
+  int64_t capacity_ = 0;                // bytes of either
+  int64_t size_ = 0;                    // of the file
   std::string name_;
 };
 

@@ -56,6 +56,7 @@ StatusOr<std::unique_ptr<CheckpointHook>> CheckpointHook::Create(const Checkpoin
   using checkpoint::CheckpointKeeper;
   std::unique_ptr<CheckpointHook> hook(new CheckpointHook(options, store, trainer, std::move(notice)));
   if (!options.writes || !hook->leads()) return hook;
+  if (options.keep_unfinished) hook->saver_.KeepUnfinished(options.keep_unfinished);
   if (options.async_save && options.together == nullptr) hook->ReserveSnapshot();
   ASSIGN_OR_RETURN(CheckpointKeeper keeper, CheckpointKeeper::Create(k, options.resumed_from, Now()));
   hook->keeper_ = std::make_unique<CheckpointKeeper>(std::move(keeper));
@@ -138,7 +139,7 @@ void CheckpointHook::SaveBestIfDue(const TrainState& state) {
   const Status done = SaveTo(best_.get(), state);
   if (best_ == nullptr) return;
   NoteFailure(done);
-  if (options_.wait_for_best) NoteFailure(saver_.Wait());
+  if (options_.recovers) NoteFailure(saver_.Wait());
 }
 
 void CheckpointHook::NoteFailure(const Status& status) const {
@@ -418,7 +419,7 @@ Status CheckpointHook::CommitParts(checkpoint::CheckpointKeeper* keeper, const s
     RETURN_IF_ERROR(kept->CommitWhole(run, parts));
     return Saved(keeper, path);
   });
-  return options_.async_save ? absl::OkStatus() : saver_.Wait();
+  return options_.async_save && !options_.recovers ? absl::OkStatus() : saver_.Wait();
 }
 
 // All directories get one manifest, rank 0's. None loses an older checkpoint before all have verified this one.

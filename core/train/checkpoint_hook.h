@@ -32,7 +32,10 @@ struct CheckpointOptions {
   // What the saves count from, where several ranks save (ShareLineage); else BeginLineage says it.
   absl::optional<checkpoint::Lineage> lineage;
   bool keep_best = false;      // BestIsDue is called: one more checkpoint, in the folder "best" of the directory
-  bool wait_for_best = false;  // training continues when the best checkpoint is there
+  // The process may end at any moment, and training continues all the same: it waits for a best checkpoint, and for
+  // one that ranks write together; what else async_save writes is kept by `keep_unfinished` until it is there.
+  bool recovers = false;
+  checkpoint::AsyncSaver::KeepMemory keep_unfinished;  // null: it is not
   // Ranks that write one checkpoint together, each its parts; null: this rank alone writes its whole store.
   Groups* together = nullptr;
   // With `together`: FindSavePlaces of their directories. Where these are several, each gets the parts of its ranks and

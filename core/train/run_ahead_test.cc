@@ -25,6 +25,7 @@ struct Plan {
   int64_t steps_per_epoch = 4, epochs = 2, max_steps = 0;
   int64_t fails_at = -1, nan_at = -1, cannot_start_at = -1;  // steps, from 0
   int64_t stands_every = 0, stops_at = 0, asks_at = 0;       // of hooks: boundaries; 0: never
+  bool stop_is_done = false;                                 // the stop ends training as done
 };
 
 // A device that has done a step's work when the step begins, and tells its loss when it ends.
@@ -223,6 +224,7 @@ Result Train(const Plan& plan, int steps_ahead) {
   TrainerOptions options;
   options.epochs = plan.epochs;
   options.max_steps = plan.max_steps;
+  options.done = [&plan] { return plan.stop_is_done; };
   std::FILE* const out = std::tmpfile();
   Result result;
   {
@@ -251,6 +253,26 @@ Result Train(const Plan& plan, int steps_ahead) {
   for (size_t n; (n = std::fread(text, 1, sizeof text, out)) > 0;) result.printed.append(text, n);
   std::fclose(out);
   return result;
+}
+
+// A hook's wish ends training as its last epoch does; a signal breaks it off.
+TEST(Stop, HooksHearOfTheLastStepWhereTrainingIsDone) {
+  for (const int steps_ahead : {1, 2}) {
+    for (const int64_t at : {3, 4, 5}) {
+      Plan plan;
+      plan.stops_at = at;
+      const auto lasts = [&] {
+        std::vector<std::string> lasts;
+        for (const std::string& event : Train(plan, steps_ahead).events) {
+          if (event.rfind("last ", 0) == 0) lasts.push_back(event.substr(0, 6));
+        }
+        return lasts;
+      };
+      EXPECT_EQ(lasts(), std::vector<std::string>());
+      plan.stop_is_done = true;
+      EXPECT_EQ(lasts(), std::vector<std::string>{absl::StrCat("last ", at)});
+    }
+  }
 }
 
 TEST(RunAhead, BeginsTheNextStepBeforeTheLossIsRead) {

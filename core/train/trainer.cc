@@ -412,7 +412,7 @@ Status Trainer::Attend() {
     attention_.fetch_and(~kBoundary);
     if (listener_ != nullptr) RETURN_IF_ERROR(listener_->AtBoundary(state_));
   }
-  return stop_requested() && !options_.agree ? absl::CancelledError("stopped on request") : absl::OkStatus();
+  return stop_requested() && !options_.agree ? Stopped() : absl::OkStatus();
 }
 
 int64_t Trainer::StepOfStop() const {
@@ -429,7 +429,7 @@ Status Trainer::Loop() {
     if (options_.agree) {
       ASSIGN_OR_RETURN(stop, options_.agree(stop));
     }
-    if (stop) return absl::CancelledError("stopped on request");
+    if (stop) return Stopped();
   }
   while (state_.epoch < options_.epochs && (options_.max_steps == 0 || state_.step < options_.max_steps)) {
     if (running_ == 0) {
@@ -443,10 +443,19 @@ Status Trainer::Loop() {
       ASSIGN_OR_RETURN(stop, options_.agree(stop));
     }
     if (commit_) commit_();
-    if (stop) return absl::CancelledError("stopped on request");
+    if (stop) return Stopped();
   }
+  return EndHooks();
+}
+
+Status Trainer::EndHooks() {
   for (TrainHook* h : hooks_) RETURN_IF_ERROR(h->AtLastStep(state_));
   return absl::OkStatus();
+}
+
+Status Trainer::Stopped() {
+  if (options_.done && options_.done()) RETURN_IF_ERROR(EndHooks());
+  return absl::CancelledError("stopped on request");
 }
 
 Status Trainer::Run() {

@@ -89,6 +89,8 @@ struct TrainerOptions {
   // Ranks that train one network stop at the same step. After each step and epoch, and where a training resumes:
   // whether this rank should stop goes in, whether any should comes out. Empty: this rank's own business.
   std::function<StatusOr<bool>(bool stop)> agree;
+  // Whether the stop that was requested is a hook's wish, on any of the ranks: training is then done. Empty: it is not.
+  std::function<bool()> done;
 };
 
 // A scalar input of the graph that follows a schedule: "lr", "lr.1", ...
@@ -200,6 +202,8 @@ class Trainer {
   Status Attend();
   void Publish();
   Status Loop();
+  Status EndHooks();
+  Status Stopped();
   StatusOr<bool> StepImpl();
   StatusOr<bool> BeginStep();
   Status EndStep();

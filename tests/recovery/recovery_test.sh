@@ -182,6 +182,17 @@ better better3 12 --recover=disk
 out=$said
 expect "a best checkpoint from disk" 0 "resuming from better3/ckpt/best/better-1_4.ckpt at step 4"
 
+# A checkpoint that is being written in the background when its process dies is there in the end.
+rm -f killed
+sed 's/save_checkpoint_steps = 100/save_checkpoint_steps = 2/; s/ eval_dataset = data.*$//' best.lua > saving.lua
+run "$mslua" train saving.lua --recover --out saving
+expect "a save that is interrupted" 0 "the job starts again (1)"
+expect "a save that is interrupted" 0 "resuming from memory at step 2"
+run ls saving/ckpt
+count "checkpoints of a save that is interrupted" 3 "best-"
+run "$mslua" ckpt verify saving/ckpt/best-1_2.ckpt
+expect "a checkpoint whose save was interrupted" 0 ""
+
 # A rank that crashes leaves a report, which the message names.
 rm killed
 sed 's/kill -9/kill -SEGV/' alone.lua > crash.lua
