@@ -18,8 +18,9 @@ constexpr char kTypesAndMacros[] = R"cuda(
 typedef long long i64;
 typedef unsigned long long u64;
 typedef unsigned int u32;
+// Four blocks of a multiprocessor: 64 registers a thread. Without a number ptxas takes fewer, and spills.
 #ifndef MSLUA_KERNEL
-#define MSLUA_KERNEL(name, n) extern "C" __global__ void __launch_bounds__(256) name(const Pointers<n> p)
+#define MSLUA_KERNEL(name, n) extern "C" __global__ void __launch_bounds__(256, 4) name(const Pointers<n> p)
 #endif
 #ifdef __CUDACC_RTC__
 #define INFINITY __int_as_float(0x7f800000)
@@ -397,8 +398,10 @@ DeviceProgram DeviceReduce(const DeviceReduction& r) {
   if (r.adjacent)
     text = absl::StrCat(type, "  const i64 row = part % ", r.outputs, ", section = part / ", r.outputs, ";\n");
   for (size_t a = 0; a < count; ++a) absl::StrAppend(&text, "  C t", a, " = ", StartText(r.joins[a], r.type), ";\n");
-  absl::StrAppend(&text, "  const i64 end = (section + 1) * ", r.length, " / ", parts, ";\n  for (i64 k = section * ",
-                  r.length, " / ", parts, " + team.lane; k < end; k += team.lanes) {\n", r.element, "\n");
+  // A short loop unrolled as a whole would need more registers than there are.
+  absl::StrAppend(&text, "  const i64 end = (section + 1) * ", r.length, " / ", parts,
+                  ";\n#pragma unroll 4\n  for (i64 k = section * ", r.length, " / ", parts,
+                  " + team.lane; k < end; k += team.lanes) {\n", r.element, "\n");
   for (size_t a = 0; a < count; ++a)
     absl::StrAppend(&text, "    t", a, " = ", JoinText(r.joins[a], absl::StrCat("t", a), absl::StrCat("a", a)), ";\n");
   absl::StrAppend(&text, "  }\n");

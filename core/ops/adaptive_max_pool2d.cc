@@ -47,6 +47,7 @@ std::string PoolRule(const Attrs& a, bool gradient) {
 constexpr char kMaximum[] = R"cuda(
   i64 best = -1;
   C most = 0;
+#pragma unroll 1
   for (i64 r = p * height / rows; r < ((p + 1) * height + rows - 1) / rows; ++r) {
     for (i64 s = q * width / columns; s < ((q + 1) * width + columns - 1) / columns; ++s) {
       const i64 at = n * x_n + c * x_c + r * x_h + s * x_w;

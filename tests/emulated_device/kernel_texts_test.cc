@@ -95,11 +95,8 @@ TEST(KernelTexts, CompileForEveryArchitecture) {
     for (size_t i = 0; i < texts.functions.size(); i += stride) program += texts.functions[i];
     const Compiled compiled = Compile((*nvrtc)->call, program, architecture);
     ASSERT_TRUE(compiled.ok) << architecture << ": " << compiled.log;
-    // sin, cos and tan of large numbers are functions of the library with a stack of their own.
-    for (const int number : compiled.spilled) {
-      const std::string& text = texts.functions[static_cast<size_t>(number)];
-      EXPECT_TRUE(text.find("Sin(") != text.npos || text.find("Cos(") != text.npos) << architecture << ": " << text;
-    }
+    for (const int number : compiled.spilled)
+      ADD_FAILURE() << architecture << ": spills: " << texts.functions[static_cast<size_t>(number)];
     EXPECT_LE(compiled.most_registers, 64) << architecture;
     std::printf("%s: %d kernels, %d with spills, at most %d registers\n", architecture, compiled.kernels,
                 static_cast<int>(compiled.spilled.size()), compiled.most_registers);
