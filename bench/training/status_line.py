@@ -1,18 +1,16 @@
 #!/usr/bin/env python3
-"""What the status line says and costs: status_line.py MSLUA TEXT_FOLDER [--steps N] [--rounds N] [--only cost]
+"""What the status line says and costs: status_line.py MSLUA TEXT_FOLDER [--steps N] [--only cost]
 
 Trains char_gpt in a pseudo-terminal, with an evaluation and a save after each eighth of the run, and compares the time
-left that the line shows with the time that was left, from a tenth of the run on. Then, without them, trains char_gpt
-and the step of the quick start with the line and without, taking turns: the least processor time of each, which other work on the
-machine changes least, and the medians of processor and wall time and of their ratio in a round. Last, a run into a
-pipe: no carriage return and no escape on stdout and stderr. For an idle machine, or as root with `chrt -r 1`, which
-lets nothing else run in between.
+left that the line shows with the time that was left, from a tenth of the run on. Then a run into a pipe: no carriage
+return and no escape on stdout and stderr. Last, the share of the time of a step that the line takes, of char_gpt and of
+the quick start's step, by perf: on a machine that does other work runs differ by more than the line costs. For an idle
+machine, or as root with `chrt -r 1`, which lets nothing else run in between.
 """
 import argparse
 import os
 import pty
 import re
-import resource
 import select
 import statistics
 import subprocess
@@ -25,7 +23,6 @@ PARSER = argparse.ArgumentParser()
 PARSER.add_argument("mslua", type=os.path.abspath)
 PARSER.add_argument("text", type=os.path.abspath)
 PARSER.add_argument("--steps", type=int, default=600)
-PARSER.add_argument("--rounds", type=int, default=5)
 PARSER.add_argument("--only", choices=["cost"], help="leave out the time left and the pipe")
 ARGS = PARSER.parse_args()
 MSLUA, DATA, STEPS = ARGS.mslua, ARGS.text, ARGS.steps
@@ -38,17 +35,16 @@ def command(words, folder, progress):
     return [MSLUA, "train", *words, "--out", folder, "--log-every", "epoch", "--progress", progress]
 
 
-def in_terminal(words, progress, found=None):
-    """Seconds of wall and of processor time; of each line with a time left (seconds since the start, text)."""
+def in_terminal(words, progress, found=None, before=()):
+    """Seconds that the run takes; in `found` what it prints, each with the seconds since the start."""
     with tempfile.TemporaryDirectory() as folder:
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         begun = time.monotonic()
         child, master = pty.fork()
         if child == 0:
             os.chdir(ROOT)
             os.environ["TERM"] = "xterm"
-            words = command(words, folder, progress)
-            os.execv(words[0], words)
+            words = [*before, *command(words, folder, progress)]
+            os.execvp(words[0], words)
         text = b""
         while True:
             select.select([master], [], [])
@@ -64,8 +60,7 @@ def in_terminal(words, progress, found=None):
         status = os.waitpid(child, 0)[1]
         if os.waitstatus_to_exitcode(status) != 0:
             sys.exit(text.decode(errors="replace")[-2000:])
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return (time.monotonic() - begun, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        return time.monotonic() - begun
 
 
 def seconds(clock):
@@ -77,7 +72,7 @@ def seconds(clock):
 
 def time_left():
     found = []
-    wall, _ = in_terminal(TIMED, "on", found)
+    wall = in_terminal(TIMED, "on", found)
     errors = []
     for at, text in found:
         for clock in re.findall(r"(\d+(?::\d+)+) left", text):
@@ -91,19 +86,20 @@ def time_left():
 
 
 def cost(name, words):
-    walls, cpus = {"on": [], "off": []}, {"on": [], "off": []}
-    for turn in range(ARGS.rounds):
-        for progress in ("on", "off") if turn % 2 == 0 else ("off", "on"):
-            wall, cpu = in_terminal(words, progress)
-            walls[progress].append(wall)
-            cpus[progress].append(cpu)
-    for what, of, times in (("least processor time", min, cpus), ("median processor time", statistics.median, cpus),
-                            ("median wall time", statistics.median, walls)):
-        on, off = of(times["on"]), of(times["off"])
-        print("%s: %s %.3f s with the line, %.3f s without: %+.2f %%" % (name, what, on, off, 100 * (on / off - 1)))
-    for what, times in (("processor", cpus), ("wall", walls)):
-        ratio = statistics.median(on / off for on, off in zip(times["on"], times["off"]))
-        print("%s: median ratio of %s time in a round: %+.2f %%" % (name, what, 100 * (ratio - 1)))
+    with tempfile.TemporaryDirectory() as folder:
+        samples = os.path.join(folder, "samples")
+        in_terminal(words, "on", before=["perf", "record", "-q", "-g", "-F", "2000", "-o", samples])
+        report = subprocess.run(["perf", "report", "-i", samples, "--children", "--stdio", "-g", "none"],
+                                capture_output=True, check=True, text=True).stdout
+
+    def share(function):
+        found = re.search(r"^ *([0-9.]+)%.*\] mslua::%s$" % function, report, re.M)
+        return float(found.group(1)) if found else 0.0
+    steps = share("Trainer::StepImpl")
+    if steps == 0:
+        sys.exit("perf has no samples of Trainer::StepImpl")
+    line = share("StatusLine::AtStep") + share("StatusLine::NextStep")
+    print("%s: the line takes %.2f %% of a step" % (name, 100 * line / steps))
 
 
 def piped():

@@ -85,7 +85,7 @@ class StatusLine : public TrainHook {
   Console* const console_;  // outlives it; null: there is none
   const Options options_;
   bool drawn_ = false;
-  std::string text_;  // of the line that was drawn last
+  std::string text_;                // of the line that was drawn last
   int64_t seen_ = -1, stride_ = 1;  // the step that was looked at last; it looks at each stride_th
   int64_t evaluations_ = 0;
   Clock::time_point drawn_at_, epoch_begun_;
