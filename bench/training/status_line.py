@@ -3,9 +3,9 @@
 
 Trains char_gpt in a pseudo-terminal, with an evaluation and a save after each eighth of the run, and compares the time
 left that the line shows with the time that was left, from a tenth of the run on. Then a run into a pipe: no carriage
-return and no escape on stdout and stderr. Last, the share of the time of a step that the line takes, of char_gpt and of
-the quick start's step, by perf: on a machine that does other work runs differ by more than the line costs. For an idle
-machine, or as root with `chrt -r 1`, which lets nothing else run in between.
+return and no escape on stdout and stderr. Last, the share of the time of a training that the line takes, of char_gpt
+and of the quick start's step, by perf: on a machine that does other work runs differ by more than the line costs. For
+an idle machine, or as root with `chrt -r 1`, which lets nothing else run in between.
 """
 import argparse
 import os
@@ -35,7 +35,7 @@ def command(words, folder, progress):
     return [MSLUA, "train", *words, "--out", folder, "--log-every", "epoch", "--progress", progress]
 
 
-def in_terminal(words, progress, found=None, before=()):
+def in_terminal(words, found=None, before=()):
     """Seconds that the run takes; in `found` what it prints, each with the seconds since the start."""
     with tempfile.TemporaryDirectory() as folder:
         begun = time.monotonic()
@@ -43,7 +43,7 @@ def in_terminal(words, progress, found=None, before=()):
         if child == 0:
             os.chdir(ROOT)
             os.environ["TERM"] = "xterm"
-            words = [*before, *command(words, folder, progress)]
+            words = [*before, *command(words, folder, "on")]
             os.execvp(words[0], words)
         text = b""
         while True:
@@ -72,7 +72,7 @@ def seconds(clock):
 
 def time_left():
     found = []
-    wall = in_terminal(TIMED, "on", found)
+    wall = in_terminal(TIMED, found)
     errors = []
     for at, text in found:
         for clock in re.findall(r"(\d+(?::\d+)+) left", text):
@@ -88,23 +88,22 @@ def time_left():
 def cost(name, words):
     with tempfile.TemporaryDirectory() as folder:
         samples = os.path.join(folder, "samples")
-        in_terminal(words, "on", before=["perf", "record", "-q", "-g", "-F", "2000", "-o", samples])
+        in_terminal(words, before=["perf", "record", "-q", "-g", "-F", "2000", "-o", samples])
         report = subprocess.run(["perf", "report", "-i", samples, "--children", "--stdio", "-g", "none"],
                                 capture_output=True, check=True, text=True).stdout
 
     def share(function):
-        found = re.search(r"^ *([0-9.]+)%.*\] mslua::%s$" % function, report, re.M)
+        found = re.search(r"^ *([0-9.]+)%%.*\] mslua::%s$" % function, report, re.M)
         return float(found.group(1)) if found else 0.0
-    steps = share("Trainer::StepImpl")
-    if steps == 0:
-        sys.exit("perf has no samples of Trainer::StepImpl")
+    if share("Trainer::Run") == 0:
+        sys.exit("perf has no samples of Trainer::Run")
     line = share("StatusLine::AtStep") + share("StatusLine::NextStep")
-    print("%s: the line takes %.2f %% of a step" % (name, 100 * line / steps))
+    print("%s: the line takes %.2f %% of the training's time" % (name, line))
 
 
 def piped():
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(command(CHAR[:-1] + ["steps=30"], folder, "auto"), cwd=ROOT, capture_output=True,
+        done = subprocess.run(command(CHAR[:-1] + ["steps=110"], folder, "auto"), cwd=ROOT, capture_output=True,
                               check=True)
         print("piped: %d carriage returns, %d escapes" % ((done.stdout + done.stderr).count(b"\r"),
                                                           (done.stdout + done.stderr).count(b"\x1b")))
