@@ -153,7 +153,7 @@ local group = settings.new("auto_parallel_context", {
   { "all_reduce_fusion_config", "integers", nil, check = check_segments,
     doc = "which gradients, in the order of the backward pass, share a message: {20, 35} is [0, 20), [20, 35), "
       .. "[35, ...); default: messages of up to 64 MB" },
-  { "comm_fusion", "table", nil, fields = fusion_of, doc = "how values are joined to messages" },
+  { "comm_fusion", "table", nil, fields = fusion_of, doc = "which values that ranks send share a message" },
   { "enable_parallel_optimizer", "boolean", false,
     doc = "true: ranks that have the same parameters share the optimizer's state and update (ZeRO)" },
   { "parallel_optimizer_config", "table", nil, doc = "how enable_parallel_optimizer shards", fields = {

@@ -50,7 +50,7 @@ local eval = {
 local expect = {
   { "loss_below", "number", doc = "the mean loss of the last epoch is below it" },
   { "eval_loss_below", "number", doc = "the loss of the last evaluation is below it" },
-  { "top1_above", "number", min = 0, max = 1, doc = "the share of right first classes in it is above this" },
+  { "top1_above", "number", min = 0, max = 1, doc = "top1 of the last evaluation, a fraction, is above it" },
 }
 
 --- How few and how many ranks the job may continue with when workers go and come.

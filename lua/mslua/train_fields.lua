@@ -10,7 +10,7 @@ M.step = {
     doc = "gradients are scaled so that the L2 norm of all of them is at most this; default: no limit" },
   { "clip_value", "number", above = 0,
     doc = "each element of a gradient is limited to +-clip_value; not with clip_norm; default: no limit" },
-  { "grad_norm", "boolean", false, doc = "true: the L2 norm of all gradients is recorded; with clip_norm it always is" },
+  { "grad_norm", "boolean", false, doc = "true: the L2 norm of all gradients is recorded, as it is with clip_norm" },
   { "ema", "number", above = 0, below = 1,
     doc = "the decay of exponential averages of the parameters, which evaluations use; default: no averages" },
   { "max_steps", "integer", min = 1, doc = "training ends after so many steps, counted from its beginning" },
@@ -20,7 +20,7 @@ M.step = {
 }
 
 M.amp = { "amp", "string", choices = { "bf16" },
-  doc = '"bf16": matrix products and convolutions compute in bfloat16, parameters stay float32; default: all in float32' }
+  doc = '"bf16": matrix products and convolutions compute in bfloat16, parameters stay float32; default: all float32' }
 M.metrics = { "metrics", "table|list", {},
   doc = 'what evaluations measure: names, {"top1"}, and functions, {"top1", error = function(output, label) ... end}; '
     .. 'where there is a loss function, "loss" is always measured' }
