@@ -102,7 +102,7 @@ check.case("arguments have their meanings", function()
   check.equal(count > 1000, true)
   check.equal(without, {})
   check.equal(files["ops.lua"]:match "(%-%-%-@param approximate%?[^\n]*)\n%-%-%-@return Tensor\nfunction ops.gelu%(",
-    "---@param approximate? boolean the tanh formula")
+    "---@param approximate? boolean|ops.gelu.keys the tanh formula")
 end)
 
 check.done()
