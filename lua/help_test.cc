@@ -45,6 +45,23 @@ TEST_F(Help, EveryPublicNameHasText) {
             "");
 }
 
+TEST_F(Help, EveryPublicKeyHasAMeaning) {
+  EXPECT_EQ(Run("local missing, count = {}, 0\n"
+                "local function check(name, keys)\n"
+                "  for _, key in ipairs(keys) do\n"
+                "    count = count + 1\n"
+                "    if not key.text:find '%a%a' then missing[#missing + 1] = name .. ' ' .. key.name end\n"
+                "  end\n"
+                "end\n"
+                "for _, e in ipairs(help.list()) do\n"
+                "  check(e.name, e.keys)\n"
+                "  for _, method in ipairs(e.methods) do check(e.name .. ':' .. method.name, method.keys) end\n"
+                "end\n"
+                "assert(count > 1500, count)\n"
+                "return table.concat(missing, ', ')"),
+            "");
+}
+
 TEST_F(Help, EveryNameOfTheModulesIsListed) {
   EXPECT_EQ(Run("local listed, missing = {}, {}\n"
                 "for _, e in ipairs(help.list()) do listed[e.name] = true end\n"

@@ -99,7 +99,7 @@ MSLUA_OPERATOR(avg_pool2d) {
   grad.Doc("The gradient of avg_pool2d: dy [n, c, p, q] gives [n, c, h, w].");
   grad.Input("dy").Outputs({"dx"});
   DeclarePool(grad);
-  grad.Required("input_size", AttrKind::kInts, "(h, w)");
+  grad.Required("input_size", AttrKind::kInts, "(height, width) of the result");
   grad.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
     ASSIGN_OR_RETURN(const AveragePooling p, OfGrad(a, in[0]));
     return std::vector<TensorType>{{in[0].dtype, p.result().shape()}};

@@ -404,9 +404,9 @@ MSLUA_OPERATOR(batch_norm) {
       .Input("mean", TypeClass::kFloat)
       .Input("variance", TypeClass::kFloat);
   op.Outputs({"y", "new_mean", "new_variance"});
-  op.Attr("training", AttrKind::kBool, true)
+  op.Attr("training", AttrKind::kBool, true, "true: the batch's statistics; false: the running ones")
       .Attr("momentum", AttrKind::kFloat, 0.1, "the weight of the batch")
-      .Attr("eps", AttrKind::kFloat, 1e-5);
+      .Attr("eps", AttrKind::kFloat, 1e-5, "added to the variance, so that its root is never 0");
   op.Choice("data_format", {"NCHW", "NHWC"}, "where x's channels are");
   op.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
     if (in[0].rank() < 2) return absl::InvalidArgumentError("x needs 2 or more dimensions");

@@ -32,7 +32,9 @@ StatusOr<Attrs> PartOfConstant(const LocalizeCall& c) {
 MSLUA_OPERATOR(constant) {
   OpDef op("constant");
   op.Doc("A tensor known when the graph is made. `data` is its bytes, row-major.");
-  op.Required("dtype", AttrKind::kDType).Required("shape", AttrKind::kInts).Required("data", AttrKind::kString);
+  op.Required("dtype", AttrKind::kDType, "of the elements")
+      .Required("shape", AttrKind::kInts, "of the tensor")
+      .Required("data", AttrKind::kString, "the elements' bytes");
   op.AllTypes().Rule(ConstantRule).Localize(PartOfConstant);
   op.Infer([](const Attrs& a, absl::Span<const TensorType>) -> StatusOr<std::vector<TensorType>> {
     const auto& shape = a.Ints("shape");

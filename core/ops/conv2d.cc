@@ -275,7 +275,7 @@ OpDef ConvolutionGradInput() {
   op.Doc("The gradient of conv2d's images: dy [n, o, p, q] and w [o, c / group, kh, kw] give [n, c, h, w].");
   op.Input("dy").Input("w");
   DeclareConvolution(op);
-  op.Required("input_size", AttrKind::kInts, "(h, w)").Outputs({"dx"});
+  op.Required("input_size", AttrKind::kInts, "(height, width) of the result").Outputs({"dx"});
   op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
     ASSIGN_OR_RETURN(const Convolution c, OfGradInput(a, in[0], in[1]));
     return std::vector<TensorType>{{in[0].dtype, c.x.shape()}};

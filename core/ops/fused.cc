@@ -101,7 +101,7 @@ MSLUA_OPERATOR(fused) {
       "pass.");
   op.Variadic("x", TypeClass::kAny);
   op.Required("program", AttrKind::kString, "a ScalarProgram")
-      .Required("shape", AttrKind::kInts)
+      .Required("shape", AttrKind::kInts, "of the outputs")
       .Required("dtypes", AttrKind::kString, "of the outputs: f32,bf16");
   op.Rule(FusedRule).Infer(InferFused);
   op.Localize([](const LocalizeCall& c) -> StatusOr<Attrs> {

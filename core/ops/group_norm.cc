@@ -328,6 +328,8 @@ std::vector<std::pair<Shape, Attrs>> Samples() {
           {{1, 3, 2, 70}, of(2, "NHWC")}};
 }
 
+constexpr char kEpsDoc[] = "added to the variance, so that its root is never 0";
+
 OpDef Apply() {
   OpDef op("group_norm_apply");
   op.Doc(
@@ -336,7 +338,7 @@ OpDef Apply() {
       "rstd "
       "[n, groups].");
   op.Input("x").Input("scale", TypeClass::kFloat).Input("bias", TypeClass::kFloat).Outputs({"y", "mean", "rstd"});
-  op.Attr("eps", AttrKind::kFloat, 1e-5);
+  op.Attr("eps", AttrKind::kFloat, 1e-5, kEpsDoc);
   op.Rule([](const Attrs& a, absl::Span<const TensorType>) {
     return StrCat(ImageDims(a), ", (g !k), (g !k) -> ", ImageDims(a), ", n g, n g");
   });
@@ -389,7 +391,7 @@ MSLUA_OPERATOR(group_norm) {
       "mean 0 and variance 1, then scaled and shifted by channel. x [n, c, ..], scale and bias [c]; y like x. "
       "Statistics are in f32 (f64 for f64).");
   op.Input("x").Input("scale", TypeClass::kFloat).Input("bias", TypeClass::kFloat);
-  op.Required("groups", AttrKind::kInt, "a divisor of the channels").Attr("eps", AttrKind::kFloat, 1e-5);
+  op.Required("groups", AttrKind::kInt, "a divisor of the channels").Attr("eps", AttrKind::kFloat, 1e-5, kEpsDoc);
   op.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
     if (in[0].rank() < 2) return absl::InvalidArgumentError("x needs 2 or more dimensions, [n, c, ..]");
     const int64_t c = in[0].shape[1], groups = a.Int("groups");

@@ -7,8 +7,11 @@ MSLUA_OPERATOR(input) {
   OpDef op("input");
   op.Doc(
       "A value that is given from outside: a parameter, optimizer state, a batch column, a scalar set between steps.");
-  op.Required("name", AttrKind::kString).Choice("kind", {kParameter, kState, kData, kScalar});
-  op.Required("dtype", AttrKind::kDType).Required("shape", AttrKind::kInts);
+  op.Required("name", AttrKind::kString, "by which the value is given")
+      .Choice("kind", {kParameter, kState, kData, kScalar},
+              "a parameter, a state that a step may replace, a column of the batch, or a number set between steps")
+      .Required("dtype", AttrKind::kDType, "of the elements")
+      .Required("shape", AttrKind::kInts, "of the value");
   op.AllTypes().SideEffect();
   op.Rule([](const Attrs& a, absl::Span<const TensorType>) {
     std::string rule = "-> ";

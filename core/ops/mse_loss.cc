@@ -8,7 +8,8 @@ MSLUA_OPERATOR(mse_loss) {
   op.Doc(
       "(x - target)^2 for tensors of one shape: its mean over all elements, its sum, or, with reduction 'none', every "
       "element's.");
-  op.Input("x").Input("target").Outputs({"loss"}).Choice("reduction", {"mean", "sum", "none"});
+  op.Input("x").Input("target").Outputs({"loss"});
+  op.Choice("reduction", {"mean", "sum", "none"}, "what becomes of the elements' losses");
   op.Check([](const Attrs&, absl::Span<const TensorType> in) -> Status {
     return in[0].shape == in[1].shape ? absl::OkStatus() : absl::InvalidArgumentError("shapes differ");
   });

@@ -130,7 +130,7 @@ DeviceProgram BackwardOnDevice(const OpSpec& spec) {
 }
 
 void Declare(OpDef& op) {
-  op.Required("heads", AttrKind::kInt)
+  op.Required("heads", AttrKind::kInt, "the number of heads")
       .Attr("causal", AttrKind::kBool, false, "a query sees the keys up to its own place")
       .Attr("scale", AttrKind::kFloat, 0.0, "of the scores; 0: 1 / sqrt(d)");
 }

@@ -133,7 +133,7 @@ DeviceProgram BackwardOnDevice(const OpSpec& spec) {
 
 // The attributes of the loss and of its gradient.
 void Declare(OpDef& op) {
-  op.Attr("ignore_index", AttrKind::kInt, int64_t{-100});
+  op.Attr("ignore_index", AttrKind::kInt, int64_t{-100}, "a label without a loss");
   op.Attr("label_smoothing", AttrKind::kFloat, 0.0, "the share of a label that is spread over all classes");
 }
 

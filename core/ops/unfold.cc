@@ -271,7 +271,7 @@ OpDef FoldOp() {
   op.Doc("The gradient of unfold's images: every patch of d [n, p, q, c * kh * kw] is added where it came from.");
   op.Input("d").Outputs({"x"});
   Declare(op);
-  op.Required("input_size", AttrKind::kInts, "(h, w)");
+  op.Required("input_size", AttrKind::kInts, "(height, width) of the result");
   op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
     ASSIGN_OR_RETURN(const Unfolding u, OfPatches(a, in[0]));
     return std::vector<TensorType>{{in[0].dtype, u.x.shape()}};

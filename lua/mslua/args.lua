@@ -46,9 +46,9 @@ local function list_of(test)
   end
 end
 
--- kind -> { test, "an integer" }
+-- kind -> { test, "an integer", whether its numbers may be NaN }
 local kinds = {
-  any = { function() return true end, "a value" },
+  any = { function() return true end, "a value", true },
   integer = { whole, "an integer" },
   number = { function(v) return type(v) == "number" end, "a number" },
   boolean = { function(v) return type(v) == "boolean" end, "true or false" },
@@ -65,11 +65,19 @@ local kinds = {
 ---@param name string
 ---@param test fun(v: any): boolean
 ---@param phrase string "a Cell"
-function M.kind(name, test, phrase) kinds[name] = { test, phrase } end
+---@param takes_nan? boolean numbers of this kind, also those in lists, may be NaN
+function M.kind(name, test, phrase, takes_nan) kinds[name] = { test, phrase, takes_nan } end
 
 local function is_kind(field, v)
   for kind in field[2]:gmatch "[^|]+" do
     if assert(kinds[kind], kind)[1](v) then return true end
+  end
+  return false
+end
+
+local function takes_nan(field)
+  for kind in field[2]:gmatch "[^|]+" do
+    if kinds[kind][3] then return true end
   end
   return false
 end
@@ -115,7 +123,7 @@ function M.problem(field, v)
     local mend = type(v) == "string" and core.did_you_mean(v, field.choices) or ""
     return ("expected one of %s, got %s%s"):format(table.concat(shown, ", "), errors.show(v), mend)
   end
-  if not is_kind(field, v) or (field[2] ~= "any" and not in_range(field, v)) then
+  if not is_kind(field, v) or (not takes_nan(field) and not in_range(field, v)) then
     return ("expected %s, got %s"):format(expected(field), errors.show(v))
   end
   return field.check and field.check(v)

@@ -62,7 +62,9 @@ function Callback:add_to(spec)
   end
 end
 
-local bind_loss = args.signature("LossMonitor", { { "per_print_times", "integer", 1, min = 0, unit = "steps" } })
+local bind_loss = args.signature("LossMonitor", {
+  { "per_print_times", "integer", 1, min = 0, unit = "steps", doc = "a line is printed every so many steps; 0: none" },
+})
 
 --- Prints `epoch: 1 step: 156, loss is 2.0084016` every per_print_times steps; 0: never.
 M.LossMonitor = Callback:extend "LossMonitor"
@@ -73,7 +75,10 @@ function M.LossMonitor:add_to(spec) spec.loss_every = self.every end
 M.EpochLossMonitor = Callback:extend "EpochLossMonitor"
 function M.EpochLossMonitor:add_to(spec) spec.loss_every = "epoch" end
 
-local bind_time = args.signature("TimeMonitor", { { "data_size", "integer", min = 1, unit = "steps" } })
+local bind_time = args.signature("TimeMonitor", {
+  { "data_size", "integer", min = 1, unit = "steps",
+    doc = "the steps that an epoch's time is divided by; default: the dataset's" },
+})
 
 --- Prints an epoch's time and a step's. data_size: steps to divide by, when they are not the dataset's.
 M.TimeMonitor = Callback:extend "TimeMonitor"
@@ -83,13 +88,21 @@ function M.TimeMonitor:add_to(spec)
 end
 
 M.checkpoint_fields = {
-  { "save_checkpoint_steps", "integer", 1, min = 0, unit = "steps" },
-  { "save_checkpoint_seconds", "integer", 0, min = 0, unit = "seconds" },
-  { "keep_checkpoint_max", "integer", 5, min = 0 },
-  { "keep_checkpoint_per_n_minutes", "integer", 0, min = 0, unit = "minutes" },
-  { "integrated_save", "boolean", true },
-  { "async_save", "boolean", false },
-  { "exception_save", "boolean", false },
+  { "save_checkpoint_steps", "integer", 1, min = 0, unit = "steps",
+    doc = "a checkpoint is saved every so many steps; 0: save_checkpoint_seconds says when" },
+  { "save_checkpoint_seconds", "integer", 0, min = 0, unit = "seconds",
+    doc = "with save_checkpoint_steps = 0: a checkpoint is saved every so many seconds; 0: only at the end" },
+  { "keep_checkpoint_max", "integer", 5, min = 0,
+    doc = "so many of the newest checkpoints are kept; 0: keep_checkpoint_per_n_minutes says which" },
+  { "keep_checkpoint_per_n_minutes", "integer", 0, min = 0, unit = "minutes",
+    doc = "with keep_checkpoint_max = 0: the first checkpoint in every so many minutes and the newest are kept; 0: all "
+      .. "are kept" },
+  { "integrated_save", "boolean", true,
+    doc = "where ranks hold shards: true: one file of whole tensors; false: each rank's shards are a file" },
+  { "async_save", "boolean", false,
+    doc = "true: training waits only until the tensors are copied, and the checkpoint is written beside it" },
+  { "exception_save", "boolean", false,
+    doc = "a checkpoint is saved after an error too; not where ranks write a checkpoint together" },
 }
 
 --- When to save and what to keep. save_checkpoint_steps beats save_checkpoint_seconds, keep_checkpoint_max beats
@@ -112,6 +125,10 @@ function M.CheckpointConfig:init(...)
   if a.keep_checkpoint_max > 0 then self.keep_checkpoint_per_n_minutes = 0 end
 end
 
+--- The meanings of the keys of ModelCheckpoint that a recipe's `checkpoint` has too.
+M.prefix_doc = "the first part of a checkpoint's name, `<prefix>-<epoch>_<step>.ckpt`"
+M.directory_doc = "the folder of the checkpoints; default: ckpt in the run folder"
+
 M.ModelCheckpoint = Callback:extend "ModelCheckpoint"
 
 local function check_prefix(prefix)
@@ -119,9 +136,9 @@ local function check_prefix(prefix)
 end
 
 local bind_checkpoint = args.signature("ModelCheckpoint", {
-  { "prefix", "string", "CKP", check = check_prefix },
-  { "directory", "string" },
-  { "config", "checkpoint_config" },
+  { "prefix", "string", "CKP", check = check_prefix, doc = M.prefix_doc },
+  { "directory", "string", doc = M.directory_doc },
+  { "config", "checkpoint_config", doc = "when to save and what to keep; default: ms.CheckpointConfig()" },
 })
 
 --- Saves `<directory>/<prefix>-<epoch>_<step>.ckpt` as `config` says. (prefix = "CKP", directory = the run folder's
@@ -142,12 +159,17 @@ function M.ModelCheckpoint:add_to(spec)
   }
 end
 
+--- When evaluations are made.
+M.every_epochs = { "every_epochs", "integer", 1, min = 0, unit = "epochs",
+  doc = "an evaluation is made after every so many epochs; 0: none for epochs" }
+M.every_steps = { "every_steps", "integer", 0, min = 0, unit = "steps",
+  doc = "an evaluation is made after every so many steps too; 0: none for steps" }
+
 M.EvalCallback = Callback:extend "EvalCallback"
 
 local bind_eval = args.signature("EvalCallback", {
-  { "dataset", "dataset", required = true },
-  { "every_epochs", "integer", 1, min = 0, unit = "epochs" },
-  { "every_steps", "integer", 0, min = 0, unit = "steps" },
+  { "dataset", "dataset", required = true, doc = "the batches that are evaluated" },
+  M.every_epochs, M.every_steps,
 })
 
 --- Evaluates on `dataset` and prints `eval: epoch 3, loss 0.91, top1 68.2%`, every so many epochs, and steps. (dataset,
@@ -171,11 +193,20 @@ end
 
 M.EarlyStopping = Callback:extend "EarlyStopping"
 
+local monitor = { "monitor", "string", "eval_loss",
+  doc = 'the number that is watched: "loss", or "eval_" and the name of a metric, "eval_top1"' }
+local mode = { "mode", "string", "auto", choices = { "auto", "min", "max" },
+  doc = '"min": less is better; "max": more is better; "auto": "min" of a name that ends in loss or perplexity, else '
+    .. '"max"' }
+local function min_delta(default)
+  return { "min_delta", "number", default, min = 0, doc = "a change of this size or less is no improvement" }
+end
+
 M.early_stopping_fields = {
-  { "monitor", "string", "eval_loss" },
-  { "min_delta", "number", 0, min = 0 },
-  { "patience", "integer", 0, min = 0, unit = "epochs" },
-  { "mode", "string", "auto", choices = { "auto", "min", "max" } },
+  monitor, min_delta(0),
+  { "patience", "integer", 0, min = 0, unit = "epochs",
+    doc = "training continues for so many epochs without an improvement and ends after one more" },
+  mode,
 }
 
 local bind_stop = args.signature("EarlyStopping", M.early_stopping_fields)
@@ -193,13 +224,13 @@ end
 M.ReduceLROnPlateau = Callback:extend "ReduceLROnPlateau"
 
 M.plateau_fields = {
-  { "monitor", "string", "eval_loss" },
-  { "factor", "number", 0.1, above = 0, below = 1 },
-  { "patience", "integer", 10, min = 1, unit = "epochs" },
-  { "mode", "string", "auto", choices = { "auto", "min", "max" } },
-  { "min_delta", "number", 1e-4, min = 0 },
-  { "cooldown", "integer", 0, min = 0, unit = "epochs" },
-  { "min_lr", "number", 0, min = 0 },
+  monitor,
+  { "factor", "number", 0.1, above = 0, below = 1, doc = "a reduction multiplies the learning rate by it" },
+  { "patience", "integer", 10, min = 1, unit = "epochs",
+    doc = "the learning rate is reduced after so many epochs without an improvement" },
+  mode, min_delta(1e-4),
+  { "cooldown", "integer", 0, min = 0, unit = "epochs", doc = "so many epochs after a reduction do not count" },
+  { "min_lr", "number", 0, min = 0, doc = "the learning rate is not reduced below it" },
 }
 
 local bind_plateau = args.signature("ReduceLROnPlateau", M.plateau_fields)
@@ -222,9 +253,10 @@ end
 M.Histograms = Callback:extend "Histograms"
 
 M.histogram_fields = {
-  { "every_steps", "integer", 100, min = 1, unit = "steps" },
-  { "parameters", "boolean", true },
-  { "gradients", "boolean", false },
+  { "every_steps", "integer", 100, min = 1, unit = "steps", doc = "histograms are recorded every so many steps" },
+  { "parameters", "boolean", true, doc = "true: those of the parameters that are trained" },
+  { "gradients", "boolean", false,
+    doc = "true: those of their gradients; each step then keeps all gradients to its end" },
 }
 
 local bind_histograms = args.signature("Histograms", M.histogram_fields)
@@ -246,8 +278,8 @@ function M.Histograms:add_to(spec)
 end
 
 M.sample_fields = {
-  { "images", "function", required = true },
-  { "every_epochs", "integer", 1, min = 1, unit = "epochs" },
+  { "images", "function", required = true, doc = "images(net) gives the pictures, [n, c, h, w]; it is compiled" },
+  { "every_epochs", "integer", 1, min = 1, unit = "epochs", doc = "pictures are written after every so many epochs" },
 }
 for _, field in ipairs(require "mslua.image_fields") do M.sample_fields[#M.sample_fields + 1] = field end
 

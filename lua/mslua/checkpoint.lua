@@ -9,7 +9,10 @@ local Cell = require "mslua.cell"
 local M = {}
 
 local bind_save = args.signature("save_checkpoint", {
-  { "save_obj", "cell|table|list", required = true }, { "ckpt_file_name", "string", required = true },
+  { "save_obj", "cell|table|list", required = true,
+    doc = "a network, or a table of tensors by name" },
+  { "ckpt_file_name", "string", required = true,
+    doc = "a folder to write, or a file that ends in .safetensors or .npz" },
 })
 
 --- Saves a network's parameters and states, or a table name -> tensor, as a folder, or as one file when the name ends
@@ -21,8 +24,14 @@ function M.save_checkpoint(...)
   core.save_checkpoint(a.ckpt_file_name, values)
 end
 
+local strict_load = { "strict_load", "boolean", true,
+  doc = "true: names, shapes and types must be equal on both sides; false: what fits is loaded, and the rest is said" }
+
 local bind_load = args.signature("load_checkpoint", {
-  { "ckpt_file_name", "string", required = true }, { "net", "cell" }, { "strict_load", "boolean", true },
+  { "ckpt_file_name", "string", required = true,
+    doc = "a checkpoint's folder, a directory of checkpoints, of which the newest is read, or a .safetensors file" },
+  { "net", "cell", doc = "a network whose parameters take the values; default: none" },
+  strict_load,
 })
 
 --- Reads a checkpoint folder, the newest of a directory of them, or a .safetensors file: name -> tensor. With `net` its
@@ -39,9 +48,9 @@ function M.load_checkpoint(...)
 end
 
 local bind_into = args.signature("load_param_into_net", {
-  { "net", "cell", required = true },
-  { "parameter_dict", "table", required = true },
-  { "strict_load", "boolean", true },
+  { "net", "cell", required = true, doc = "the network whose parameters take the values" },
+  { "parameter_dict", "table", required = true, doc = "tensors by the names of parameters" },
+  strict_load,
 })
 
 local function same_shape(a, b)

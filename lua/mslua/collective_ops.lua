@@ -7,32 +7,36 @@ local errors = require "mslua.errors"
 local ranks = require "mslua.ranks"
 
 local reductions = { "sum", "prod", "max", "min" }
-local group = { "group", "string", "world" }
-local op = { "op", "string", "sum", choices = reductions }
-local axis = { "axis", "integer", 1 }
+local group = { "group", "string", "world", doc = "a group of ms.communication.create_group; \"world\": all ranks" }
+local op = { "op", "string", "sum", choices = reductions, doc = "how the ranks' elements become one" }
+local axis = { "axis", "integer", 1, doc = "the axis that ranks have parts of, from 1" }
+local sr_tag = { "sr_tag", "integer", required = true, min = 0,
+  doc = "the number of the message: Send and Receive have the same" }
 
 -- class -> its arguments in order, and the operator's attributes made of them and of the group's ranks.
 local classes = {
   AllReduce = { { op, group }, function(a) return { op = a.op } end },
   AllGather = { { group, axis }, function(a) return { axis = a.axis } end },
   ReduceScatter = { { op, group, axis }, function(a) return { op = a.op, axis = a.axis } end },
-  Broadcast = { { { "root_rank", "integer", required = true, min = 0 }, group },
+  Broadcast = { { { "root_rank", "integer", required = true, min = 0, doc = "the rank whose tensor all get" }, group },
     function(a) return { root = a.root_rank } end },
   AlltoAll = {
-    { { "split_count", "integer", required = true, min = 1 }, { "split_dim", "integer", required = true },
-      { "concat_dim", "integer", required = true }, group },
+    { { "split_count", "integer", required = true, min = 1, doc = "parts of the tensor, as many as the group's ranks" },
+      { "split_dim", "integer", required = true, doc = "the axis that is split, from 1" },
+      { "concat_dim", "integer", required = true, doc = "the axis along which the ranks' parts are joined, from 1" },
+      group },
     function(a, members)
       if a.split_count ~= #members then
         errors.fail("AlltoAll: split_count is %d, but the group '%s' has %d rank(s)", a.split_count, a.group, #members)
       end
       return { split_axis = a.split_dim, concat_axis = a.concat_dim }
     end },
-  Send = { { { "sr_tag", "integer", required = true, min = 0 }, { "dest_rank", "integer", required = true, min = 0 },
+  Send = { { sr_tag, { "dest_rank", "integer", required = true, min = 0, doc = "the rank that receives" },
     group }, function(a) return { tag = a.sr_tag, peer = a.dest_rank } end },
   Receive = {
-    { { "sr_tag", "integer", required = true, min = 0 }, { "src_rank", "integer", required = true, min = 0 },
-      { "shape", "integers", required = true, min = 0 },
-      { "dtype", "string", required = true, choices = errors.names(dtypes) }, group },
+    { sr_tag, { "src_rank", "integer", required = true, min = 0, doc = "the rank that sends" },
+      { "shape", "integers", required = true, min = 0, doc = "the shape of what it sends" },
+      { "dtype", "string", required = true, choices = errors.names(dtypes), doc = "its type" }, group },
     function(a) return { tag = a.sr_tag, peer = a.src_rank } end },
 }
 

@@ -14,7 +14,11 @@ for i, backend in ipairs(core.backends()) do
 end
 choices[#choices + 1] = "hccl"
 
-local bind_init = args.signature("communication.init", { { "backend_name", "string", choices = choices } })
+local bind_init = args.signature("communication.init", {
+  { "backend_name", "string", choices = choices,
+    doc = 'what carries values between ranks; default: "mpi" under mpirun, else "native", with "nccl" for CUDA devices '
+      .. 'where it can be used; "hccl" is for Ascend devices and an error' },
+})
 
 --- Joins the other ranks; does nothing when they are joined already. Without a name the launch decides: "mpi" under
 --- mpirun, else "native". "nccl", for CUDA devices, is NCCL beside that; without a name it is used where it can be.
@@ -38,8 +42,8 @@ local function define(name, fields, answer)
   end
 end
 
-local group = { "group", "string", "world" }
-local needed_group = { "group", "string", required = true }
+local group = { "group", "string", "world", doc = 'a group of create_group; "world": all ranks' }
+local needed_group = { "group", "string", required = true, doc = "the group's name" }
 
 -- The place of a rank of the world in a group, from 0.
 local function place(name, members, world_rank)
@@ -61,7 +65,8 @@ end)
 define("get_local_size", { group }, function(a) return #ranks.members_here(a.group) end)
 
 --- The number in the world of a rank of the group. (group, group_rank_id)
-define("get_world_rank_from_group_rank", { needed_group, { "group_rank_id", "integer", required = true, min = 0 } },
+define("get_world_rank_from_group_rank", { needed_group,
+  { "group_rank_id", "integer", required = true, min = 0, doc = "a rank's number in the group, from 0" } },
   function(a)
   local members = ranks.members(a.group)
   return members[a.group_rank_id + 1]
@@ -70,7 +75,9 @@ define("get_world_rank_from_group_rank", { needed_group, { "group_rank_id", "int
 end)
 
 --- The number in the group of a rank of the world. (world_rank_id, group)
-define("get_group_rank_from_world_rank", { { "world_rank_id", "integer", required = true, min = 0 }, needed_group },
+define("get_group_rank_from_world_rank", {
+  { "world_rank_id", "integer", required = true, min = 0, doc = "a rank's number in the world, from 0" }, needed_group,
+},
   function(a)
   return place(a.group, ranks.members(a.group), a.world_rank_id)
 end)
@@ -86,7 +93,9 @@ end
 
 --- Makes a group; every rank of it calls this. (group, rank_ids)
 define("create_group", {
-  needed_group, { "rank_ids", "integers", required = true, min = 0, check = check_members },
+  needed_group,
+  { "rank_ids", "integers", required = true, min = 0, check = check_members,
+    doc = "the group's ranks by their numbers in the world, in the order of their numbers in the group" },
 }, function(a) ranks.create(a.group, a.rank_ids) end)
 --- Forgets a group. (group)
 define("destroy_group", { needed_group }, function(a) ranks.destroy(a.group) end)

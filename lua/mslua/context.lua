@@ -32,16 +32,28 @@ local function check_save_graphs(v)
 end
 
 local group = settings.new("context", {
-  { "mode", "integer", M.GRAPH_MODE, choices = { M.GRAPH_MODE, M.PYNATIVE_MODE } },
-  { "device_target", "string", "CPU", check = check_device },
-  { "device_id", "integer", 0, min = 0 },
-  { "save_graphs", "boolean|integer", false, check = check_save_graphs },
-  { "save_graphs_path", "string", "." },
-  { "tune", "boolean", false },
-  { "reference_kernels", "boolean", false },
-  { "vector_products", "boolean", false },
-  { "denormals", "boolean", false },
-  { "device_check", "boolean", false },
+  { "mode", "integer", M.GRAPH_MODE, choices = { M.GRAPH_MODE, M.PYNATIVE_MODE },
+    doc = "ms.GRAPH_MODE, 0: networks are compiled; ms.PYNATIVE_MODE, 1: each operator runs when it is called" },
+  { "device_target", "string", "CPU", check = check_device,
+    doc = '"CPU", or "GPU": training and evaluation run on a CUDA device; --device of the command line comes first' },
+  { "device_id", "integer", 0, min = 0,
+    doc = "which CUDA device; where it is not set, the rank's number on its host" },
+  { "save_graphs", "boolean|integer", false, check = check_save_graphs,
+    doc = "graphs to write: false or 0: none; 1: the final one; true or 2: one after each pass; 3: also in DOT" },
+  { "save_graphs_path", "string", ".", doc = "the folder for save_graphs" },
+  { "tune", "boolean", false,
+    doc = "true: kernels of a training step are chosen by a measurement, kept in the plan cache; false: by a table" },
+  { "reference_kernels", "boolean", false,
+    doc = "true: graphs run plain, slow kernels, each operator by itself, against which the fast ones are tested" },
+  { "vector_products", "boolean", false,
+    doc = "true: float32 products use vector instructions only; false: also tiles for bf16, where the processor has "
+      .. "them: each number is then the sum of three bf16" },
+  { "denormals", "boolean", false,
+    doc = "true: numbers below 1.2e-38 in float32 (2.2e-308 in float64) are kept; false: they are 0 as operands and "
+      .. "results" },
+  { "device_check", "boolean", false,
+    doc = "true: each kernel of a CUDA device runs alone, and what lies behind its results is checked, so that an "
+      .. "error of the device names the operator and the recipe's line" },
 }, nil, {
   parallel_mode = "parallel_mode belongs to ms.set_auto_parallel_context",
   enable_ssl = "enable_ssl belongs to ms.set_ps_context",
@@ -49,15 +61,8 @@ local group = settings.new("context", {
 
 M.fields = group.fields
 
---- Sets keys: mode; device_target: "CPU", or "GPU", where training and evaluation run on a CUDA device; device_id:
---- which one, instead of the rank's number on its host; save_graphs, save_graphs_path; tune: which of several kernels a
---- training step takes is measured once and kept in the plan cache, instead of following a table; reference_kernels:
---- graphs compiled from now on run plain, slow kernels, each operator by itself, which the fast ones are tested
---- against; vector_products: they make float32 products with vector instructions alone, on processors that have tiles
---- for bf16 too, where each number is the sum of three bf16 otherwise; denormals: numbers below 1.2e-38 in float32
---- (2.2e-308 in float64) are kept, instead of being zero as operands and results; device_check: on a CUDA device each
---- kernel is launched alone and waited for, and what lies behind its results is checked, so that an error of the device
---- names the operator and the recipe's line.
+--- Sets how this rank computes: `ms.set_context { device_target = "GPU" }`. Keys that are left out keep their values;
+--- graphs that are compiled from now on follow them.
 ---@param ... table { mode = ms.GRAPH_MODE, device_target = "CPU", ... }
 function M.set_context(...)
   settings.set(group, ...)

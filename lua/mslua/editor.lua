@@ -11,7 +11,7 @@ local TYPES = {
   table = "table", list = "any[]", integers = "integer[]", numbers = "number[]", strings = "string[]",
   cell = "nn.Cell", loss = "nn.Cell|function", callback = "ms.Callback", checkpoint_config = "ms.CheckpointConfig",
   optimizer = "nn.Optimizer", schedule = "mslua.Schedule", parameter = "Parameter", tensor = "Tensor",
-  dataset = "mslua.Dataset", loss_scale = "table",
+  dataset = "mslua.Dataset", loss_scale = "table", initializer = "string|number|table|Tensor",
   bool = "boolean", int = "integer", float = "number", ints = "integer|integer[]", dtype = "string", axis = "integer",
   axes = "integer|integer[]",
 }
@@ -248,10 +248,12 @@ local function operator_parameters(entry)
 end
 
 local function add_operator_function(lines, path, entry)
-  local names = {}
+  local names, texts = {}, {}
+  for _, key in ipairs(entry.keys) do texts[name_of(key.name)] = key.text end
   for i, p in ipairs(operator_parameters(entry)) do
     names[i] = p[1]
-    add(lines, "%s", ("---@param %s%s %s"):format(p[1], p[3] and "?" or "", p[2]))
+    add(lines, "%s", ("---@param %s%s %s %s"):format(p[1], p[3] and "?" or "", p[2], one_line(texts[p[1]] or ""))
+      :gsub("%s+$", ""))
   end
   add(lines, "---@return Tensor")
   add(lines, "function %s(%s) end\n", path, table.concat(names, ", "))

@@ -154,14 +154,15 @@ end
 -------------------------------------------------------------------------------------------------------------- generate
 
 local fields = {
-  { "count", "integer", 128, min = 1 },
-  { "temperature", "number", 1, min = 0 },
-  { "top_k", "integer", 0, min = 0 },
-  { "top_p", "number", 1, above = 0, max = 1 },
-  { "repetition_penalty", "number", 1, above = 0 },
-  { "seed", "integer", 1, min = 0 },
-  { "stop_ids", "integers", {} },
-  { "on_token", "function" },
+  { "count", "integer", 128, min = 1, doc = "the most tokens that are added" },
+  { "temperature", "number", 1, min = 0, doc = "logits are divided by it; 0: the most likely token each time" },
+  { "top_k", "integer", 0, min = 0, doc = "tokens are drawn from so many of the most likely ones; 0: from all" },
+  { "top_p", "number", 1, above = 0, max = 1,
+    doc = "tokens are drawn from the fewest that have this probability together" },
+  { "repetition_penalty", "number", 1, above = 0, doc = "above 1: tokens that the row has already are less likely" },
+  { "seed", "integer", 1, min = 0, doc = "the same seed draws the same tokens" },
+  { "stop_ids", "integers", {}, doc = "a row ends at one of these ids" },
+  { "on_token", "function", doc = "on_token(row, id) is called for each token; a row ends where it gives true" },
 }
 local bind = args.signature("generate", fields)
 

@@ -5,10 +5,11 @@ local core = require "mslua.core"
 local M = {}
 
 local fields = {
-  { "fn", "function|cell", required = true },
-  { "grad_position", "integer|integers", min = 1 },
-  { "weights", "list" },
-  { "has_aux", "boolean", false },
+  { "fn", "function|cell", required = true, doc = "a function or a cell whose first result is a scalar" },
+  { "grad_position", "integer|integers", min = 1,
+    doc = "the arguments to derive by, from 1 (MindSpore's count from 0); default: the first, or none with weights" },
+  { "weights", "list", doc = "parameters to derive by; default: none" },
+  { "has_aux", "boolean", false, doc = "true: fn's further results are given too; they have no gradient" },
 }
 
 -- Positions count from 1; without weights the first argument is meant.

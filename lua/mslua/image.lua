@@ -8,7 +8,10 @@ local function check_path(path)
   if not path:find "%.png$" then return ("expected a file that ends in .png, got %q"):format(path) end
 end
 
-local fields = { { "path", "string", required = true, check = check_path }, { "x", "tensor", required = true } }
+local fields = {
+  { "path", "string", required = true, check = check_path, doc = "the file to write, NAME.png; its folder is made" },
+  { "x", "tensor", required = true, doc = "[h, w], [c, h, w] or [n, c, h, w], with 1 or 3 channels" },
+}
 for _, field in ipairs(require "mslua.image_fields") do fields[#fields + 1] = field end
 local bind = args.signature("image.write", fields)
 

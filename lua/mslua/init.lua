@@ -84,10 +84,15 @@ take(require "mslua.recipe", "recipe")
 --- The version of mslua, a string.
 ms.version = core.version
 
+-- core.tensor checks what is in the lists.
+args.kind("tensor_data", function() return true end, "a number, a boolean, nested lists of them or a Tensor", true)
+
 local bind_tensor = args.signature("Tensor", {
-  { "input_data", "any", required = true },
-  { "dtype", "string", choices = require("mslua.errors").names(dtypes) },
-  { "shape", "integers", min = 0 },
+  { "input_data", "tensor_data", required = true, doc = "the values" },
+  { "dtype", "string", choices = require("mslua.errors").names(dtypes),
+    doc = "the type of the elements; default: float32 for numbers, bool for booleans, else the Tensor's" },
+  { "shape", "integers", min = 0,
+    doc = "the shape: a number fills it, lists and Tensors have as many elements; default: input_data's" },
 })
 
 --- A tensor from a number, nested lists or a tensor: `ms.Tensor({{1, 2}, {3, 4}}, ms.float32)`. (input_data, dtype,

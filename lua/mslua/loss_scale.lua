@@ -10,7 +10,9 @@ Manager.__index = Manager
 args.kind("loss_scale", function(v) return class.is(v, Manager) end,
   "a loss scale manager such as ms.FixedLossScaleManager(1024)")
 
-local bind_fixed = args.signature("FixedLossScaleManager", { { "loss_scale", "number", 128, above = 0 } })
+local bind_fixed = args.signature("FixedLossScaleManager", {
+  { "loss_scale", "number", 128, above = 0, doc = "the loss is multiplied by it, and the gradients divided" },
+})
 
 M.FixedLossScaleManager = Manager:extend "FixedLossScaleManager"
 
@@ -20,8 +22,11 @@ function M.FixedLossScaleManager:init(...)
 end
 
 local bind_dynamic = args.signature("DynamicLossScaleManager", {
-  { "init_loss_scale", "number", 2 ^ 24, above = 0 }, { "scale_factor", "number", 2, above = 1 },
-  { "scale_window", "integer", 2000, min = 1, unit = "steps" },
+  { "init_loss_scale", "number", 2 ^ 24, above = 0, doc = "the scale of the first step" },
+  { "scale_factor", "number", 2, above = 1,
+    doc = "the scale is divided by it after gradients that are not finite, multiplied by it after scale_window steps" },
+  { "scale_window", "integer", 2000, min = 1, unit = "steps",
+    doc = "steps with finite gradients, one after the other, before the scale grows" },
 })
 
 M.DynamicLossScaleManager = Manager:extend "DynamicLossScaleManager"

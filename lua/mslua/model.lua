@@ -9,6 +9,7 @@ local metrics = require "mslua.metrics"
 local parallel_context = require "mslua.parallel_context"
 local samples = require "mslua.samples"
 local several = require "mslua.steps"
+local shared = require "mslua.train_fields"
 local wrap = require "mslua.nn.wrap"
 local PipelineCell = wrap.PipelineCell
 
@@ -17,13 +18,12 @@ local Model = class.Object:extend "Model"
 Model.__index = class.lookup
 
 local bind = args.signature("Model", {
-  { "network", "cell", required = true },
-  { "loss_fn", "loss" },
-  { "optimizer", "optimizer" },
-  { "metrics", "table|list", {} },
-  { "amp", "string", choices = { "bf16" } },
-  { "loss_scale_manager", "loss_scale" },
-  { "steps", "list" },
+  { "network", "cell", required = true, doc = "the network" },
+  { "loss_fn", "loss", doc = shared.loss_doc },
+  { "optimizer", "optimizer", doc = "it updates the parameters; training needs it" },
+  shared.metrics, shared.amp,
+  { "loss_scale_manager", "loss_scale", doc = shared.loss_scale_doc },
+  shared.steps,
 })
 
 --- A network with its loss, optimizer and metrics: `ms.Model(net, {loss_fn = loss, optimizer = opt, metrics =
@@ -110,21 +110,20 @@ local function forward_of(self)
   end
 end
 
-local bind_train = args.signature("train", {
-  { "epoch", "integer", required = true, min = 1 },
-  { "train_dataset", "dataset", required = true },
-  { "callbacks", "callback|list", {} },
-  { "dataset_sink_mode", "boolean", false },
-  { "accumulate_steps", "integer", 1, min = 1 },
-  { "clip_norm", "number", above = 0 },
-  { "clip_value", "number", above = 0 },
-  { "grad_norm", "boolean", false },
-  { "ema", "number", above = 0, below = 1 },
-  { "max_steps", "integer", min = 1 },
-  { "metrics_limit", "integer", min = 1 },
-  { "name", "string" },
-  { "config", "string" },
-})
+local train_fields = {
+  { "epoch", "integer", required = true, min = 1, doc = "how often to go through the dataset" },
+  { "train_dataset", "dataset", required = true, doc = "the batches; a last, smaller one is left out" },
+  shared.callbacks,
+  { "dataset_sink_mode", "boolean", false, doc = shared.sink_doc },
+}
+for _, field in ipairs(shared.step) do train_fields[#train_fields + 1] = field end
+for _, field in ipairs {
+  { "name", "string", doc = "name of the run folder; default: the network's class" },
+  { "config", "string", doc = "the text of config.lua in the run folder; default: none" },
+} do
+  train_fields[#train_fields + 1] = field
+end
+local bind_train = args.signature("train", train_fields)
 
 local function loss_scale_of(self)
   local spec, own = self.loss_scale and self.loss_scale.spec, self.optimizer.loss_scale
@@ -358,7 +357,9 @@ function Model:eval_spec(dataset, of_training)
     end or nil }
 end
 
-local bind_eval = args.signature("eval", { { "valid_dataset", "dataset", required = true } })
+local bind_eval = args.signature("eval", {
+  { "valid_dataset", "dataset", required = true, doc = "the batches; all samples count" },
+})
 
 --- Metrics on a dataset: { loss = 0.91, top1 = 0.682 }; of the averages of the parameters, where train kept them.
 ---@return table<string, number>

@@ -111,52 +111,92 @@ local function check_memory(text)
 end
 
 local fusion_of = {
-  { "allreduce", "table", nil, check = check_fusion { "auto", "size", "index" } },
-  { "allgather", "table", nil, check = check_fusion { "auto", "size" } },
-  { "reducescatter", "table", nil, check = check_fusion { "auto", "size" } },
-  { "openstate", "boolean" },
+  { "allreduce", "table", nil, check = check_fusion { "auto", "size", "index" },
+    doc = 'which gradients share a message: {mode = "auto"}: up to 64 MB; {mode = "size", config = 32}: up to 32 MB, 0 '
+      .. 'for no limit; {mode = "index", config = {20, 35}}: as all_reduce_fusion_config' },
+  { "allgather", "table", nil, check = check_fusion { "auto", "size" },
+    doc = "the same for new values of shards, with enable_parallel_optimizer; default: each has its own message" },
+  { "reducescatter", "table", nil, check = check_fusion { "auto", "size" },
+    doc = "the same for gradients to shards, with enable_parallel_optimizer; default: each has its own message" },
+  { "openstate", "boolean", doc = "false: every gradient has its own message; default: true" },
 }
 
+-- Of keys that are checked and kept, and have no effect.
+local NOT_BUILT = "; only the default trains on several ranks"
+
 local group = settings.new("auto_parallel_context", {
-  { "parallel_mode", "string", "stand_alone", choices = M.ParallelMode.MODE_LIST },
-  { "device_num", "integer", nil, min = 1, max = 4096 },
-  { "global_rank", "integer", nil, min = 0, max = 4095 },
-  { "gradients_mean", "boolean", false },
-  { "gradient_fp32_sync", "boolean", true },
-  { "loss_repeated_mean", "boolean", true },
+  { "parallel_mode", "string", "stand_alone", choices = M.ParallelMode.MODE_LIST,
+    doc = '"stand_alone": each rank trains by itself; "data_parallel": ranks have batches of their own and combine '
+      .. 'gradients; "hybrid_parallel": the same, with layerwise_parallel parameters; "semi_auto_parallel": operators '
+      .. 'are sharded as the recipe says; "auto_parallel": as a search finds' },
+  { "device_num", "integer", nil, min = 1, max = 4096,
+    doc = "the job's ranks, which it must equal; default: as many as were started" },
+  { "global_rank", "integer", nil, min = 0, max = 4095,
+    doc = "this rank's number, which it must equal; default: the one it was started with" },
+  { "gradients_mean", "boolean", false,
+    doc = "in data and hybrid parallel: true: gradients are averaged over ranks; false: they are summed" },
+  { "gradient_fp32_sync", "boolean", true,
+    doc = "true: 16-bit gradients are sent and summed in float32; false: in their own type, unless micro-batches or a "
+      .. "loss scale have changed them" },
+  { "loss_repeated_mean", "boolean", true,
+    doc = "MindSpore's: gradients of a loss that several ranks compute are averaged" .. NOT_BUILT },
   { "search_mode", "string", "dynamic_programming",
-    choices = { "dynamic_programming", "recursive_programming", "sharding_propagation" } },
-  { "sharding_propagation", "boolean", false },
-  { "device_memory", "string", nil, check = check_memory },
-  { "parameter_broadcast", "boolean", false },
-  { "all_reduce_fusion_config", "integers", nil, check = check_segments },
-  { "comm_fusion", "table", nil, fields = fusion_of },
-  { "enable_parallel_optimizer", "boolean", false },
-  { "parallel_optimizer_config", "table", nil, fields = {
-    { "gradient_accumulation_shard", "boolean", true },
-    { "parallel_optimizer_threshold", "integer", 64, min = 0, unit = "KB" },
-    { "optimizer_level", "string", nil, choices = { "level1", "level2", "level3" } },
+    choices = { "dynamic_programming", "recursive_programming", "sharding_propagation" },
+    doc = 'how auto_parallel searches: "dynamic_programming": for the least predicted time; "recursive_programming": '
+      .. 'one mesh axis after the other, which is faster; "sharding_propagation": by the strategies that are given' },
+  { "sharding_propagation", "boolean", false,
+    doc = 'deprecated: true is search_mode = "sharding_propagation"' },
+  { "device_memory", "string", nil, check = check_memory,
+    doc = 'in auto_parallel: the most memory that a rank may use by the plan, "8GB"; default: no limit' },
+  { "parameter_broadcast", "boolean", false,
+    doc = "in data and hybrid parallel: true: all ranks begin with rank 0's values; ranks of one seed need it not" },
+  { "all_reduce_fusion_config", "integers", nil, check = check_segments,
+    doc = "which gradients, in the order of the backward pass, share a message: {20, 35} is [0, 20), [20, 35), "
+      .. "[35, ...); default: messages of up to 64 MB" },
+  { "comm_fusion", "table", nil, fields = fusion_of, doc = "which values that ranks send share a message" },
+  { "enable_parallel_optimizer", "boolean", false,
+    doc = "true: ranks that have the same parameters share the optimizer's state and update (ZeRO)" },
+  { "parallel_optimizer_config", "table", nil, doc = "how enable_parallel_optimizer shards", fields = {
+    { "gradient_accumulation_shard", "boolean", true,
+      doc = "true: with accumulate_steps, gradients are reduced into shards after each micro-batch, which takes less "
+        .. "memory and more messages; false: once a step" },
+    { "parallel_optimizer_threshold", "integer", 64, min = 0, unit = "KB", doc = "smaller parameters are not sharded" },
+    { "optimizer_level", "string", nil, choices = { "level1", "level2", "level3" },
+      doc = 'in semi-auto and auto parallel: "level1" shards the state, "level2" also sums of gradients, "level3" also '
+        .. 'the parameters; default: "level2", or "level1" without gradient_accumulation_shard' },
   } },
   { "optimizer_weight_shard_size", "integer", -1, check = function(n)
     if n ~= -1 and n < 2 then return ("expected an integer above 1, or -1 for all ranks, got %d"):format(n) end
-  end },
-  { "optimizer_weight_shard_aggregated_save", "boolean", false },
-  { "strategy_ckpt_load_file", "string", "", check = check_load_file },
-  { "strategy_ckpt_save_file", "string", "", check = check_save_file },
-  { "strategy_ckpt_config", "table", nil, fields = {
-    { "load_file", "string", "", check = check_load_file },
-    { "save_file", "string", "", check = check_save_file },
-    { "only_trainable_params", "boolean", true },
+  end, doc = "in data and hybrid parallel: so many neighbouring ranks share the shards of a parameter; it divides the "
+    .. "ranks; -1: all of them" },
+  { "optimizer_weight_shard_aggregated_save", "boolean", false,
+    doc = "no effect: a checkpoint always has whole tensors of all shards" },
+  { "strategy_ckpt_load_file", "string", "", check = check_load_file,
+    doc = "in semi-auto and auto parallel: a file of strategies that the operators take; default: none" },
+  { "strategy_ckpt_save_file", "string", "", check = check_save_file,
+    doc = "in semi-auto and auto parallel: a file for the strategies that operators have, as JSON; default: none" },
+  { "strategy_ckpt_config", "table", nil,
+    doc = "instead of strategy_ckpt_load_file and strategy_ckpt_save_file", fields = {
+    { "load_file", "string", "", check = check_load_file, doc = "as strategy_ckpt_load_file" },
+    { "save_file", "string", "", check = check_save_file, doc = "as strategy_ckpt_save_file" },
+    { "only_trainable_params", "boolean", true, doc = "MindSpore's: what the file holds" .. NOT_BUILT },
   } },
-  { "group_ckpt_save_file", "string", "" },
-  { "full_batch", "boolean", false },
-  { "dataset_strategy", "string|list", "data_parallel", check = check_strategy },
-  { "strategy", "table", nil, check = check_strategies },
-  { "pipeline_stages", "integer", 1, min = 1 },
-  { "grad_accumulation_step", "integer", 1, min = 1 },
+  { "group_ckpt_save_file", "string", "", doc = "MindSpore's file of groups of ranks" .. NOT_BUILT },
+  { "full_batch", "boolean", false,
+    doc = 'true: dataset_strategy = "full_batch"; false: "data_parallel"' },
+  { "dataset_strategy", "string|list", "data_parallel", check = check_strategy,
+    doc = 'in semi-auto and auto parallel: "data_parallel": each rank reads its rows of the batch; "full_batch": '
+      .. "all ranks read all; {{8, 1}, {8}}: all read all, and each column has so many shards along its dimensions" },
+  { "strategy", "table", nil, check = check_strategies,
+    doc = 'in semi-auto and auto parallel: strategies of operators by name: {["Net/fc1/*"] = {{2, 4}, {4, 1}}}' },
+  { "pipeline_stages", "integer", 1, min = 1,
+    doc = "in semi-auto and auto parallel: groups of ranks that have parts of the layers; it divides the ranks" },
+  { "grad_accumulation_step", "integer", 1, min = 1,
+    doc = "MindSpore's micro-batches of a step, here train.accumulate_steps" .. NOT_BUILT },
   { "communi_parallel_mode", "string", "all_group_parallel",
-    choices = { "all_group_parallel", "same_server_group_parallel", "no_group_parallel" } },
-  { "enable_alltoall", "boolean", true },
+    choices = { "all_group_parallel", "same_server_group_parallel", "no_group_parallel" },
+    doc = "MindSpore's: which groups of ranks send at the same time" .. NOT_BUILT },
+  { "enable_alltoall", "boolean", true, doc = "MindSpore's: ranks may use all-to-all" .. NOT_BUILT },
 }, { auto_parallel_search_mode = "search_mode" }, {
   mode = "mode belongs to ms.set_context; the parallel mode is parallel_mode",
   device_target = "device_target belongs to ms.set_context",

@@ -2,7 +2,6 @@
 local args = require "mslua.args"
 local class = require "mslua.class"
 local core = require "mslua.core"
-local errors = require "mslua.errors"
 local Initializer = require "mslua.initializer"
 
 local M = {}
@@ -16,14 +15,23 @@ function M.is(v) return core.kind(v) == "Parameter" end
 args.kind("parameter", M.is, "a Parameter")
 args.kind("tensor", function(v) return core.kind(v) == "Tensor" end, "a Tensor")
 
+local function takes(v)
+  return class.is(v, Initializer) or core.kind(v) == "Tensor" or type(v) == "number" or args.is_list(v)
+end
+args.kind("first_value", takes, "ms.initializer(...), a Tensor, a number or a list of numbers", true)
+
 local fields = {
-  { "default_input", "any", required = true, check = Initializer.problem },
-  { "name", "string", M.UNNAMED },
-  { "requires_grad", "boolean", true },
-  { "saved", "boolean", true },
-  { "layerwise_parallel", "boolean", false },
-  { "parallel_optimizer", "boolean", true },
-  { "comm_fusion", "integer", 1, min = 0 },
+  { "default_input", "first_value", required = true, check = Initializer.problem, doc = "the first value" },
+  { "name", "string", M.UNNAMED,
+    doc = "the name in checkpoints; default: the path of fields from the network to the parameter" },
+  { "requires_grad", "boolean", true, doc = "true: training changes it; false: it stays as it is" },
+  { "saved", "boolean", true, doc = "true: checkpoints hold its value" },
+  { "layerwise_parallel", "boolean", false,
+    doc = "true: each data parallel rank has a value of its own, and ranks do not combine its gradient" },
+  { "parallel_optimizer", "boolean", true,
+    doc = "false: with enable_parallel_optimizer its optimizer state is not sharded" },
+  { "comm_fusion", "integer", 1, min = 0,
+    doc = "only gradients of parameters with the same number share a message between ranks; 0: a message of its own" },
 }
 local bind = args.signature("Parameter", fields)
 
@@ -37,10 +45,8 @@ function M.Parameter(...)
   spec.default_input = nil
   if class.is(init, Initializer) then
     spec.init, spec.shape, spec.dtype, spec.zero_row = init.init, init.shape, init.dtype, init.zero_row
-  elseif core.kind(init) == "Tensor" or type(init) == "number" or args.is_list(init) then
-    spec.init = type(init) == "number" and core.tensor(init) or init
   else
-    errors.fail("Parameter: expected ms.initializer(...), a Tensor or a list of numbers, got %s", errors.show(init))
+    spec.init = type(init) == "number" and core.tensor(init) or init
   end
   return core.parameter(spec)
 end

@@ -39,7 +39,8 @@ local function common_of(net, cells)
 end
 
 local bind_save = args.signature("save_adapter", {
-  { "net", "cell", required = true }, { "folder", "string", required = true },
+  { "net", "cell", required = true, doc = "a network with adapters of nn.LoRA" },
+  { "folder", "string", required = true, doc = "the folder to write into; it exists" },
 })
 
 --- Writes the adapters of a network, and what else it trains, as PEFT has them. The folder must exist. (net, folder)
@@ -172,7 +173,8 @@ local function join_parts(parts, dense, from, fail)
 end
 
 local bind_load = args.signature("load_adapter", {
-  { "net", "cell", required = true }, { "folder", "string", required = true },
+  { "net", "cell", required = true, doc = "a network without adapters" },
+  { "folder", "string", required = true, doc = "a folder with adapter_config.json and adapter_model.safetensors" },
 })
 
 --- Gives a network the adapters of a folder in the form of PEFT, and the values of other parameters that it holds; as

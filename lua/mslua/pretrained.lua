@@ -319,7 +319,9 @@ local function network_of(family, config, found, fail)
   return family.network(config, function(name) return plain_names[name] end, refuse)
 end
 
-local bind_from = args.signature("from_pretrained", { { "folder", "string", required = true } })
+local bind_from = args.signature("from_pretrained", {
+  { "folder", "string", required = true, doc = "a folder with config.json, and model.safetensors or its shards" },
+})
 
 --- The network of a folder as Hugging Face has it, with its weights: config.json, and model.safetensors or its shards.
 --- Weights of other float types are converted to float32. (folder)
@@ -496,9 +498,11 @@ local function write_tensors(dir, tensors, most)
 end
 
 local bind_save = args.signature("save_pretrained", {
-  { "net", "cell", required = true }, { "folder", "string", required = true },
-  { "dtype", "string", choices = { "float32", "float64", "float16", "bfloat16" } },
-  { "shard_bytes", "integer", 5e9, min = 1 },
+  { "net", "cell", required = true, doc = "a network of a published family, such as Llama or Bert" },
+  { "folder", "string", required = true, doc = "the folder to write into; it exists" },
+  { "dtype", "string", choices = { "float32", "float64", "float16", "bfloat16" },
+    doc = "the type of the weights in the files; default: the parameters'" },
+  { "shard_bytes", "integer", 5e9, min = 1, doc = "the most bytes of tensors in a file; larger networks are several" },
 })
 
 --- Writes a network as Hugging Face has it: config.json and model.safetensors, or shards of at most shard_bytes; with

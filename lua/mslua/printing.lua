@@ -9,11 +9,13 @@ local M = {}
 local built_in = core.print_options()
 
 local group = settings.new("printoptions", {
-  { "precision", "integer", built_in.precision, min = 0, max = 100 },
-  { "threshold", "integer", built_in.threshold, min = 0 },
-  { "edgeitems", "integer", built_in.edgeitems, min = 1 },
-  { "linewidth", "integer", nil, min = 20 },
-  { "sci_mode", "boolean", nil },
+  { "precision", "integer", built_in.precision, min = 0, max = 100, doc = "digits after the point, at most" },
+  { "threshold", "integer", built_in.threshold, min = 0,
+    doc = 'a tensor of more elements is written by its edges, with "..." between them' },
+  { "edgeitems", "integer", built_in.edgeitems, min = 1, doc = "elements of each dimension at either edge" },
+  { "linewidth", "integer", nil, min = 20,
+    doc = "columns of a line; default: the terminal's, or 75 where there is none" },
+  { "sci_mode", "boolean", nil, doc = "true: 1.5e+00; false: 1.5; default: by the elements" },
 })
 
 local function apply()
@@ -21,10 +23,7 @@ local function apply()
   core.set_print_options(get "precision", get "threshold", get "edgeitems", get "linewidth", get "sci_mode")
 end
 
---- Sets how tensors are written by print, the REPL and ms.print. precision: digits after the point, at most;
---- threshold: a tensor of more elements is written by its edges; edgeitems: elements of each dimension at either edge;
---- linewidth: columns of a line (the terminal's, or 75 without one); sci_mode: true writes 1.5e+00, false writes 1.5
---- (chosen by the elements).
+--- Sets how tensors are written by print, the REPL and ms.print: `ms.set_printoptions { precision = 4 }`.
 ---@param ... table { precision = 4, ... }
 function M.set_printoptions(...)
   settings.set(group, ...)

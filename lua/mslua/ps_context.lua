@@ -10,12 +10,13 @@ local settings = require "mslua.settings"
 local M = {}
 
 local group = settings.new("ps_context", {
-  { "enable_ssl", "boolean", false },
+  { "enable_ssl", "boolean", false,
+    doc = "true: connections to other hosts use TLS; false, when set: they may go without" },
   { "config_file_path", "string", "", check = function(path)
     if path ~= "" and not files.is_file(path) then return ("no file %q"):format(path) end
-  end },
-  { "client_password", "string", "" },
-  { "server_password", "string", "" },
+  end, doc = "a JSON file that names certificates and keys, with enable_ssl" },
+  { "client_password", "string", "", doc = "opens the client's certificate file" },
+  { "server_password", "string", "", doc = "opens the server's certificate file" },
 })
 
 -- The first key of `values` that asks for other connections than those that ranks have after they have joined.

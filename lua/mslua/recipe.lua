@@ -14,53 +14,49 @@ local locate = require "mslua.locate"
 local parallel_context = require "mslua.parallel_context"
 local params = require "mslua.params"
 local several = require "mslua.steps"
+local shared = require "mslua.train_fields"
 local text_source = require "mslua.text_source"
 require "mslua.text.tokenizer"
 
 local M = {}
 
 local checkpoint = {
-  { "prefix", "string" },
-  { "directory", "string" },
+  { "prefix", "string", doc = callbacks.prefix_doc .. "; default: the recipe's name" },
+  { "directory", "string", doc = callbacks.directory_doc },
 }
 for _, field in ipairs(callbacks.checkpoint_fields) do checkpoint[#checkpoint + 1] = field end
 
 local train = {
-  { "epochs", "integer", min = 1 },
-  { "steps", "integer", min = 1 },
-  { "max_steps", "integer", min = 1 },
-  { "metrics_limit", "integer", min = 1 },
-  { "dataset_sink_mode", "boolean", true },
-  { "accumulate_steps", "integer", 1, min = 1 },
-  { "clip_norm", "number", above = 0 },
-  { "clip_value", "number", above = 0 },
-  { "grad_norm", "boolean", false },
-  { "ema", "number", above = 0, below = 1 },
-  { "amp", "string", choices = { "bf16" } },
-  { "loss_scale", "loss_scale" },
-  { "histograms", "table", nil, fields = callbacks.histogram_fields },
-  { "early_stopping", "table", nil, fields = callbacks.early_stopping_fields },
-  { "reduce_lr_on_plateau", "table", nil, fields = callbacks.plateau_fields },
+  { "epochs", "integer", min = 1, doc = "how often to go through the dataset; default: once, without steps" },
+  { "steps", "integer", min = 1, doc = "how many steps to make, in place of epochs" },
+  { "dataset_sink_mode", "boolean", true, doc = shared.sink_doc },
+  shared.amp,
+  { "loss_scale", "loss_scale", doc = shared.loss_scale_doc },
+  { "histograms", "table", nil, fields = callbacks.histogram_fields,
+    doc = "records histograms of parameters and gradients, as ms.Histograms; default: none" },
+  { "early_stopping", "table", nil, fields = callbacks.early_stopping_fields,
+    doc = "ends training where a number no longer improves, as ms.EarlyStopping; default: at its end" },
+  { "reduce_lr_on_plateau", "table", nil, fields = callbacks.plateau_fields,
+    doc = "reduces the learning rate where a number no longer improves, as ms.ReduceLROnPlateau; default: never" },
 }
+for i, field in ipairs(shared.step) do table.insert(train, i + 3, field) end
 
 local eval = {
-  { "metrics", "table|list", {} },
-  { "every_epochs", "integer", 1, min = 0 },
-  { "every_steps", "integer", 0, min = 0 },
+  shared.metrics, callbacks.every_epochs, callbacks.every_steps,
 }
 
 --- What `mslua verify` compares: limits of the last epoch's mean loss and of the last evaluation. NAME_above and
 --- NAME_below with the name of one of eval.metrics belong here too (take_limits).
 local expect = {
-  { "loss_below", "number" },
-  { "eval_loss_below", "number" },
-  { "top1_above", "number", min = 0, max = 1 },
+  { "loss_below", "number", doc = "the mean loss of the last epoch is below it" },
+  { "eval_loss_below", "number", doc = "the loss of the last evaluation is below it" },
+  { "top1_above", "number", min = 0, max = 1, doc = "top1 of the last evaluation, a fraction, is above it" },
 }
 
 --- How few and how many ranks the job may continue with when workers go and come.
 local elastic = {
-  { "min", "integer", required = true, min = 1 },
-  { "max", "integer", required = true, min = 1 },
+  { "min", "integer", required = true, min = 1, doc = "the fewest ranks that the job continues with" },
+  { "max", "integer", required = true, min = 1, doc = "the most ranks" },
 }
 
 -- What is wrong with the types of a batch's columns.
@@ -82,28 +78,37 @@ end
 M.fields = {
   { "name", "string", required = true, check = function(name)
     if not name:match "^[%w_%-%.]+$" then return ("expected letters, digits, '_', '-' and '.', got %q"):format(name) end
-  end },
-  { "doc", "string", "" },
-  { "seed", "integer", min = 0 },
-  { "dataset", "dataset|function", required = true },
-  { "eval_dataset", "dataset|function" },
-  { "input", "list", check = inputs_problem },
-  { "network", "function|cell", required = true },
-  { "weights", "string" },
-  { "tokenizer", "tokenizer|function" },
-  { "loss", "loss" },
-  { "labels", "strings" },
-  { "optimizer", "optimizer|function" },
-  { "steps", "list" },
-  { "callbacks", "callback|list", {} },
-  { "train", "table", {}, fields = train },
-  { "eval", "table", {}, fields = eval },
-  { "context", "table" },
-  { "parallel", "table" },
-  { "elastic", "table", nil, fields = elastic },
-  { "checkpoint", "table", nil, fields = checkpoint },
-  { "samples", "table", nil, fields = callbacks.sample_fields },
-  { "expect", "table", nil, fields = expect },
+  end, doc = "name of run folders and checkpoints: letters, digits, '_', '-' and '.'" },
+  { "doc", "string", "", doc = "one line for `mslua recipes ls`" },
+  { "seed", "integer", min = 0, doc = "seed of weights, shuffling and dropout; default: ms.set_seed's, else 1" },
+  { "dataset", "dataset|function", required = true,
+    doc = "the batches to train on, or a function that makes the dataset when it is needed" },
+  { "eval_dataset", "dataset|function", doc = "the batches to evaluate on; default: no evaluations" },
+  { "input", "list", check = inputs_problem,
+    doc = "the types of a batch's columns, {{dtype = ms.float32, shape = {32, 784}}, ...}, so that `mslua plan` and "
+      .. "`mslua graph` need no data" },
+  { "network", "function|cell", required = true, doc = "a function that makes the network, or the network" },
+  { "weights", "string", doc = "a folder of published weights of the network's family, which training starts from" },
+  { "tokenizer", "tokenizer|function",
+    doc = "the tokenizer of the network's texts, whose files go with checkpoints and exports; default: that of the "
+      .. "folder which a TextDataset reads" },
+  { "loss", "loss", doc = shared.loss_doc },
+  { "labels", "strings", doc = "names of the classes from number 0 on, for predictions; default: the numbers" },
+  { "optimizer", "optimizer|function",
+    doc = "the optimizer, or a function of the steps in an epoch that makes it; needed without steps" },
+  shared.steps, shared.callbacks,
+  { "train", "table", {}, fields = train, doc = "how to train" },
+  { "eval", "table", {}, fields = eval, doc = "what evaluations measure, and when they are made" },
+  { "context", "table", doc = "keys of ms.set_context" },
+  { "parallel", "table", doc = "keys of ms.set_auto_parallel_context" },
+  { "elastic", "table", nil, fields = elastic,
+    doc = "numbers of ranks that a cluster's job may continue with; default: as many as it begins with" },
+  { "checkpoint", "table", nil, fields = checkpoint,
+    doc = "when to save checkpoints and what to keep, as ms.CheckpointConfig; default: no checkpoints" },
+  { "samples", "table", nil, fields = callbacks.sample_fields,
+    doc = "pictures that the network draws after epochs, as ms.SampleImages; default: none" },
+  { "expect", "table", nil, fields = expect,
+    doc = "what `mslua verify` checks; also NAME_above and NAME_below of a metric" },
 }
 
 ------------------------------------------------------------------------------------------------------------ overrides

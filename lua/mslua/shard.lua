@@ -7,7 +7,10 @@ local strategy = require "mslua.strategy"
 local M = {}
 
 local bind = args.signature("shard", {
-  { "fn", "function|cell", required = true }, { "in_strategy", "list", required = true }, { "out_strategy", "list" },
+  { "fn", "function|cell", required = true, doc = "a function or a cell of tensors" },
+  { "in_strategy", "list", required = true,
+    doc = "for each argument the number of shards of each dimension, {{2, 4}, {4, 1}}; false: it stays as it is" },
+  { "out_strategy", "list", doc = "the same for each result; default: they stay as they are" },
 })
 
 -- The text of each entry; false where the value stays as it is.

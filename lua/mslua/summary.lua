@@ -9,11 +9,11 @@ local function name_of(scalar)
   return { "name", "string", required = true, check = function(name)
     local problem = core.summary_problem(name, scalar)
     if problem ~= "" then return problem end
-  end }
+  end, doc = 'what the records are called, "samples/digits"' .. (scalar and "; no key of metrics.jsonl" or "") }
 end
 
 local name_field = name_of(false)
-local step_field = { "step", "integer", min = 0 }
+local step_field = { "step", "integer", min = 0, doc = "the place on the axis; default: the training's step" }
 
 -- Values of a network that is traced have no numbers yet.
 local function check_place(what)
@@ -23,7 +23,7 @@ local function check_place(what)
 end
 
 local bind_scalar = args.signature("summary.scalar", {
-  name_of(true), { "value", "number|tensor", required = true }, step_field,
+  name_of(true), { "value", "number|tensor", required = true, doc = "a number, or a tensor of one" }, step_field,
 })
 
 --- Records a number, a curve of `mslua report` and TensorBoard: `ms.summary.scalar("temperature", 0.5)` in a callback.
@@ -44,7 +44,7 @@ function M.scalar(...)
 end
 
 local bind_histogram = args.signature("summary.histogram", {
-  name_field, { "value", "tensor", required = true }, step_field,
+  name_field, { "value", "tensor", required = true, doc = "the values to count" }, step_field,
 })
 
 --- Records how the values of a tensor are distributed: `ms.summary.histogram("logits", x)` in a callback. Values that
@@ -55,7 +55,9 @@ function M.histogram(...)
   core.summary_histogram(a.name, a.value, a.step or -1)
 end
 
-local bind_text = args.signature("summary.text", { name_field, { "text", "string", required = true }, step_field })
+local bind_text = args.signature("summary.text", {
+  name_field, { "text", "string", required = true, doc = "the text" }, step_field,
+})
 
 --- Records a text, such as what a model generates: `ms.summary.text("sample", "To be")` in a callback. (name, text,
 --- step = the training's)
@@ -65,7 +67,10 @@ function M.text(...)
   core.summary_text(a.name, a.text, a.step or -1)
 end
 
-local image_fields = { name_field, { "x", "tensor", required = true }, step_field }
+local image_fields = {
+  name_field,
+  { "x", "tensor", required = true, doc = "[h, w], [c, h, w] or [n, c, h, w], with 1 or 3 channels" }, step_field,
+}
 for _, field in ipairs(require "mslua.image_fields") do image_fields[#image_fields + 1] = field end
 local bind_image = args.signature("summary.image", image_fields)
 

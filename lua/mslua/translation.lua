@@ -120,13 +120,13 @@ end
 ------------------------------------------------------------------------------------------------------------- translate
 
 local bind = args.signature("translate", {
-  { "sources", "list", required = true },
-  { "begin", "integer", required = true, min = 0 },
-  { "stop", "integer", required = true, min = 0 },
-  { "beams", "integer", 4, min = 1 },
-  { "length_penalty", "number", 1, min = 0 },
-  { "max_tokens", "integer", 256, min = 1 },
-  { "batch_size", "integer", 32, min = 1 },
+  { "sources", "list", required = true, doc = "lists of token ids" },
+  { "begin", "integer", required = true, min = 0, doc = "the id that a target begins behind" },
+  { "stop", "integer", required = true, min = 0, doc = "the id that a target ends before" },
+  { "beams", "integer", 4, min = 1, doc = "targets of a sentence that are followed at once" },
+  { "length_penalty", "number", 1, min = 0, doc = "the best target's log probability is over length ^ length_penalty" },
+  { "max_tokens", "integer", 256, min = 1, doc = "the most tokens of a target; at most the network's block" },
+  { "batch_size", "integer", 32, min = 1, doc = "sentences that are computed together" },
 })
 
 local function check_sources(net, sources, vocab)

@@ -57,6 +57,10 @@ def main():
     check(names == found, ("without a page", sorted(names - found), "no public name", sorted(found - names)))
     for name in names:
         body = re.search(r"<main>(.*?)</main>", read("names/%s.html" % name), re.S).group(1)
+        code = html.unescape("\n".join(re.findall(r"<pre>(.*?)</pre>", body, re.S)))
+        check(all(len(line) <= 110 for line in code.split("\n")), (name, "has a line of code that is too long"))
+        check(re.search(r">%s on the page of (all|the module) [^<]+</a></p>$" % re.escape(name), body),
+              (name, "has no link to the page of all"))
         check(len(re.sub(r"<pre>.*?</pre>|<[^>]*>", "", body, flags=re.S).split()) > 6, (name, "has no text"))
     index = json.loads(read("pages.js")[len("const PAGES = "):].rstrip(";\n"))
     check(sorted(page for _, page, _ in index) == pages, "the search knows all pages")

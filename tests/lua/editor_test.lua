@@ -77,13 +77,32 @@ end)
 
 check.case("arguments have their types", function()
   local dense = files["nn.lua"]
-  check.equal(dense:match "%-%-%-@class nn.Dense.keys\n(.-)\n" , "---@field in_channels integer")
+  check.equal(dense:match "%-%-%-@class nn.Dense.keys\n(%-%-%-@field %S+ %S+)", "---@field in_channels integer")
   check.equal(dense:find("---@overload fun(keys: nn.Dense.keys): nn.Dense", 1, true) ~= nil, true)
   check.equal(files["dataset.lua"]:match 'MnistDataset.keys.-(%-%-%-@field usage%? %S+)',
     '---@field usage? "train"|"test"|"all"')
   check.equal(files["mslua.lua"]:match "%-%-%-@class ms.recipe.keys.train\n.-(%-%-%-@field epochs%? %S+)",
     "---@field epochs? integer")
   check.equal(files["ops.lua"]:find("---@param transpose_b? boolean|ops.matmul.keys", 1, true) ~= nil, true)
+end)
+
+check.case("arguments have their meanings", function()
+  local without, count = {}, 0
+  for file, text in pairs(files) do
+    for class, fields in text:gmatch "%-%-%-@class ([%w_.]+%.keys[%w_.]*)\n(.-)\n\n" do
+      for line in fields:gmatch "%-%-%-@field [^\n]+" do
+        local name, meaning = line:match "^%-%-%-@field ([%w_]+)%?? %S+ ?(.*)$"
+        if name == nil or not meaning:gsub("^%(default .-%) ?", ""):find "%a" then
+          without[#without + 1] = ("%s: %s.%s"):format(file, class, tostring(name))
+        end
+        count = count + 1
+      end
+    end
+  end
+  check.equal(count > 1000, true)
+  check.equal(without, {})
+  check.equal(files["ops.lua"]:match "(%-%-%-@param approximate%?[^\n]*)\n%-%-%-@return Tensor\nfunction ops.gelu%(",
+    "---@param approximate? boolean|ops.gelu.keys the tanh formula")
 end)
 
 check.done()

@@ -9,6 +9,38 @@ local ms = require "mslua"
 local function cell(text) return (text:gsub("|", "\\|"):gsub("%s+", " ")) end
 local function code(text) return "`" .. text .. "`" end
 
+local LONGEST = 90  -- columns of a signature on one line
+
+-- The arguments of "a, b = {1, 2}", separated at the commas outside of brackets and texts.
+local function arguments_of(text)
+  local list, depth, quoted, from = {}, 0, false, 1
+  for i = 1, #text do
+    local c = text:sub(i, i)
+    if c == '"' and text:sub(i - 1, i - 1) ~= "\\" then
+      quoted = not quoted
+    elseif not quoted and c:find "[%({]" then
+      depth = depth + 1
+    elseif not quoted and c:find "[%)}]" then
+      depth = depth - 1
+    elseif not quoted and depth == 0 and c == "," then
+      list[#list + 1] = text:sub(from, i - 1)
+      from = text:find("%S", i + 1) or i + 1
+    end
+  end
+  list[#list + 1] = text:sub(from)
+  return list
+end
+
+-- A signature with one argument a line where it is long: "nn.Dense(in_channels, ...)", "ops.Cast {dtype}(x)".
+local function signature(text)
+  if #text <= LONGEST then return text end
+  local head, inner, rest = text:match "^([%w_.]+[%s=]*)(%b())(.*)$"
+  if not head then head, inner, rest = text:match "^([%w_.]+[%s=]*)(%b{})(.*)$" end
+  if not head then return text end
+  return ("%s%s\n  %s\n%s%s"):format(head, inner:sub(1, 1), table.concat(arguments_of(inner:sub(2, -2)), ",\n  "),
+    inner:sub(-1), rest)
+end
+
 local function add(lines, format, ...) lines[#lines + 1] = select("#", ...) > 0 and format:format(...) or format end
 
 -- A table with the columns name, type, default and meaning; nothing where there are no keys.
@@ -64,9 +96,10 @@ local function add_operator(lines, info)
   local arguments = { unpack(inputs) }
   for _, attribute in ipairs(attributes) do arguments[#arguments + 1] = attribute end
   add(lines, "```lua")
-  add(lines, "ops.%s(%s)", info.name, table.concat(arguments, ", "))
+  add(lines, "%s", signature(("ops.%s(%s)"):format(info.name, table.concat(arguments, ", "))))
   if info.class then
-    add(lines, "ops.%s(%s)(%s)", info.class, table.concat(attributes, ", "), table.concat(inputs, ", "))
+    add(lines, "%s", signature(("ops.%s(%s)(%s)"):format(info.class, table.concat(attributes, ", "),
+      table.concat(inputs, ", "))))
   end
   add(lines, "```\n")
   local types = {}
@@ -83,7 +116,7 @@ end
 local function add_entry(lines, entry)
   add(lines, "### %s\n", entry.name)
   if entry.text ~= "" then add(lines, "%s\n", entry.text) end
-  add(lines, "```lua\n%s\n```\n", entry.signature)
+  add(lines, "```lua\n%s\n```\n", signature(entry.signature))
   add_keys(lines, "key", entry.keys)
   if entry.call then
     local text = entry.call.text ~= "" and ": " .. entry.call.text or "."

@@ -276,7 +276,9 @@ void DeclareRowNorm(OpDef& op, bool centred) {
   if (centred) op.Input("bias", TypeClass::kFloat);
   op.Outputs(centred ? std::vector<std::string>{"y", "mean", "rstd"} : std::vector<std::string>{"y", "rstd"});
   op.Attr("axis", AttrKind::kAxis, int64_t{-1}, "the first of the axes that are normalised together");
-  op.Attr("eps", AttrKind::kFloat, centred ? 1e-5 : 1e-6);
+  op.Attr("eps", AttrKind::kFloat, centred ? 1e-5 : 1e-6,
+          centred ? "added to the variance, so that its root is never 0"
+                  : "added to the mean of the squares, so that its root is never 0");
   op.Rule([centred](const Attrs& a, absl::Span<const TensorType> in) {
     const std::string b = Lead(a), d = Row(a, in[0].rank(), "!");
     return StrCat(b, d, ",", d, centred ? "," + d : "", " ->", b, d, ",", b, centred ? "," + b : "");

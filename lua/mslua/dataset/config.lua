@@ -7,7 +7,7 @@ local M = {}
 local workers
 
 local bind = args.signature("set_num_parallel_workers", {
-  { "num", "integer", required = true, min = 1, max = 256 },
+  { "num", "integer", required = true, min = 1, max = 256, doc = "threads of each dataset" },
 })
 
 --- The number of threads that read and transform samples, for datasets that do not say num_parallel_workers and are

@@ -17,14 +17,16 @@ Dataset.__index = Dataset
 args.kind("dataset", function(v) return class.is(v, Dataset) end, "a dataset such as ms.dataset.Cifar10Dataset {...}")
 
 local sharding = {
-  { "num_shards", "integer", min = 1 },
-  { "shard_id", "integer", min = 0 },
-  { "shuffle", "boolean", false },
+  { "num_samples", "integer", min = 1, doc = "only so many samples, the first ones after shuffle; default: all" },
+  { "num_shards", "integer", min = 1,
+    doc = "the number of parts of the source, of which this is one; default: all of it, and ranks share each batch" },
+  { "shard_id", "integer", min = 0, doc = "which part, from 0: its samples are shard_id, shard_id + num_shards, ..." },
+  { "shuffle", "boolean", false, doc = "true: all samples are shuffled, again in each epoch" },
   { "num_parallel_workers", "integer", min = 1, max = 256,
     doc = "threads that read and transform samples ahead; of all the chain's the largest counts; default: the "
       .. "rank's cores less one, from 1 to 8" },
 }
-local workers_field = sharding[4]
+local workers_field = sharding[#sharding]
 
 -- A buffer that holds any dataset whole.
 local WHOLE = 2 ^ 31 - 1
@@ -58,7 +60,6 @@ end
 function Dataset.define(name, fields, source_of, doc)
   local all = {}
   for _, f in ipairs(fields) do all[#all + 1] = f end
-  all[#all + 1] = { "num_samples", "integer", min = 1 }
   for _, f in ipairs(sharding) do all[#all + 1] = f end
   local bind, made = args.signature(name, all), Dataset:extend(name)
   made.doc = doc
@@ -101,9 +102,9 @@ end
 local function listed(v) return type(v) == "table" and v or v ~= nil and { v } or nil end
 
 local bind_map = args.signature("map", {
-  { "operations", "any", required = true },
-  { "input_columns", "string|strings" },
-  { "output_columns", "string|strings" },
+  { "operations", "any", required = true, doc = "a transform, a function, a file of Lua, or a list of them" },
+  { "input_columns", "string|strings", doc = "the columns that are transformed; default: the first" },
+  { "output_columns", "string|strings", doc = "new names for them; default: as before" },
   workers_field,
   { "arguments", "any", doc = "what a file gets as `...`: a number, string, boolean or a table of them" },
 })
@@ -172,8 +173,8 @@ function Dataset:map(...)
 end
 
 local bind_filter = args.signature("filter", {
-  { "predicate", "function", required = true },
-  { "input_columns", "string|strings" },
+  { "predicate", "function", required = true, doc = "gets the tensors of a sample, gives whether it stays" },
+  { "input_columns", "string|strings", doc = "the columns that predicate gets; default: all" },
 })
 
 --- The samples for which a function is true: `ds:filter(function(image, label) return label:item() < 5 end)`. It gets a
@@ -186,8 +187,8 @@ function Dataset:filter(...)
 end
 
 local bind_project = args.signature("project", {
-  { "columns", "string|strings", required = true },
-  { "names", "string|strings" },
+  { "columns", "string|strings", required = true, doc = "the columns that stay, in their new order" },
+  { "names", "string|strings", doc = "their new names, as many; default: as before" },
 })
 
 --- The columns of these names alone, in this order, under new names where `names` gives them: an autoencoder's
@@ -204,8 +205,8 @@ function Dataset:project(...)
 end
 
 local bind_rename = args.signature("rename", {
-  { "input_columns", "string|strings", required = true },
-  { "output_columns", "string|strings", required = true },
+  { "input_columns", "string|strings", required = true, doc = "the columns' names" },
+  { "output_columns", "string|strings", required = true, doc = "their new names, as many" },
 })
 
 --- Other names for columns: `ds:rename("image", "data")`.
@@ -250,7 +251,9 @@ function Dataset:concat(...)
   return derived("concat", self, ...)
 end
 
-local bind_cache = args.signature("cache", { { "folder", "string" } })
+local bind_cache = args.signature("cache", {
+  { "folder", "string", doc = "a folder for the samples, which later trainings use again; default: memory" },
+})
 
 --- Keeps each sample when it is read first, as the operations before have made it, so that later epochs neither decode
 --- nor transform again: `ds:map { operations = vision.Resize { 256, 256 } }:cache()`. In memory; in files of `folder`
@@ -287,8 +290,9 @@ function Dataset:weighted(...)
 end
 
 local bind_split = args.signature("split", {
-  { "sizes", "numbers", required = true, above = 0 },
-  { "randomize", "boolean", true },
+  { "sizes", "numbers", required = true, above = 0,
+    doc = "two or more fractions that add up to 1, or numbers of samples" },
+  { "randomize", "boolean", true, doc = "true: each part's samples are drawn, by the seed; false: parts are in a row" },
 })
 
 --- Parts of the dataset that have no sample in common: `local train, test = ds:split {0.9, 0.1}`. sizes: fractions
@@ -305,7 +309,9 @@ function Dataset:split(...)
   return unpack(parts)
 end
 
-local bind_shuffle = args.signature("shuffle", { { "buffer_size", "integer", required = true, min = 1 } })
+local bind_shuffle = args.signature("shuffle", {
+  { "buffer_size", "integer", required = true, min = 1, doc = "samples to draw the next one from" },
+})
 
 --- A random one out of a buffer of `buffer_size` samples, again and again; a buffer as long as the dataset shuffles it
 --- whole.
@@ -314,8 +320,12 @@ function Dataset:shuffle(...)
   return with(self, { kind = "shuffle", buffer_size = bind_shuffle(...).buffer_size })
 end
 
+local batch_size = { "batch_size", "integer", required = true, min = 1, doc = "samples of one batch of a rank" }
+local drop_remainder = { "drop_remainder", "boolean", false, doc = "true: a last, smaller batch is left out" }
+local pad_info_doc = "sizes and the value for the rest of each column, { tokens = { {128}, 0 } }"
+
 local bind_batch = args.signature("batch", {
-  { "batch_size", "integer", required = true, min = 1 }, { "drop_remainder", "boolean", false }, workers_field,
+  batch_size, drop_remainder, workers_field,
 })
 
 --- Joins `batch_size` samples; a last, smaller batch is kept unless drop_remainder. Training leaves it out, for a step
@@ -328,8 +338,7 @@ function Dataset:batch(...)
 end
 
 local bind_padded = args.signature("padded_batch", {
-  { "batch_size", "integer", required = true, min = 1 }, { "drop_remainder", "boolean", false },
-  { "pad_info", "table", required = true },
+  batch_size, drop_remainder, { "pad_info", "table", required = true, doc = pad_info_doc },
 })
 
 -- What pad_info says, by the names of columns. With `any`, -1 is a size too.
@@ -364,14 +373,16 @@ function Dataset:padded_batch(...)
 end
 
 local bind_buckets = args.signature("bucket_batch_by_length", {
-  { "column_names", "string|strings", required = true },
-  { "bucket_boundaries", "integers", required = true },
-  { "bucket_batch_sizes", "integers", required = true },
+  { "column_names", "string|strings", required = true, doc = "the columns that the length of a sample is found by" },
+  { "bucket_boundaries", "integers", required = true,
+    doc = "ascending; samples shorter than a boundary are in its bucket, or in an earlier one" },
+  { "bucket_batch_sizes", "integers", required = true,
+    doc = "samples of a batch of each bucket; one more than boundaries: of longer samples too" },
   { "element_length_function", "function",
     doc = "gets a tensor of each of column_names and gives the length; default: the first size of the one column" },
-  { "pad_info", "table" },
-  { "pad_to_bucket_boundary", "boolean", true },
-  { "drop_remainder", "boolean", false },
+  { "pad_info", "table", doc = pad_info_doc .. "; -1: the bucket's boundary - 1" },
+  { "pad_to_bucket_boundary", "boolean", true, doc = "only true: all batches of a bucket have one shape" },
+  drop_remainder,
 })
 
 --- Joins samples of similar length: `ds:bucket_batch_by_length { column_names = "tokens", bucket_boundaries = {17, 33},
@@ -402,8 +413,10 @@ function Dataset:bucket_batch_by_length(...)
     boundaries = a.bucket_boundaries, sizes = a.bucket_batch_sizes, made_at = core.where() })
 end
 
-local function counted(name, kind, default)
-  local bind = args.signature(name, { { "count", "integer", default, required = default == nil, min = 1 } })
+local function counted(name, kind, doc)
+  local bind = args.signature(name, {
+    { "count", "integer", required = true, min = 1, doc = doc },
+  })
   return function(self, ...)
     check_self(self, name .. "(count)")
     return with(self, { kind = kind, count = bind(...).count })
@@ -411,11 +424,11 @@ local function counted(name, kind, default)
 end
 
 --- Everything before it, `count` times an epoch. (MindSpore's repeat, which is a keyword in Lua.)
-Dataset.repeat_ = counted("repeat_", "repeat")
+Dataset.repeat_ = counted("repeat_", "repeat", "how often to go through the samples in an epoch")
 --- The first `count` elements: samples before a batch, batches after it.
-Dataset.take = counted("take", "take")
+Dataset.take = counted("take", "take", "how many elements there are at most")
 --- All but the first `count` elements.
-Dataset.skip = counted("skip", "skip")
+Dataset.skip = counted("skip", "skip", "how many elements to leave out")
 
 --- The dataset, opened: core's object.
 ---@package
@@ -493,7 +506,9 @@ function Dataset:get_class_names(...)
   return self:open():class_names()
 end
 
-local bind_iterator = args.signature("create_tuple_iterator", { { "num_epochs", "integer", 1, min = 1 } })
+local bind_iterator = args.signature("create_tuple_iterator", {
+  { "num_epochs", "integer", 1, min = 1, doc = "how often to go through the dataset" },
+})
 
 --- `for image, label in ds:create_tuple_iterator() do`: tensors of each batch, `num_epochs` times over.
 function Dataset:create_tuple_iterator(...)

@@ -7,16 +7,20 @@ local M = {}
 
 --- Converts to another element type; to an integer type values are rounded towards zero.
 M.TypeCast = Transform.define("TypeCast", {
-  { "output_type", "string", required = true, choices = errors.names(dtypes) },
+  { "output_type", "string", required = true, choices = errors.names(dtypes), doc = "the type of the result" },
 }, function(a) return { kind = "type_cast", dtype = a.output_type } end)
 
 --- An integer label i becomes a vector of num_classes with 1 at i.
-M.OneHot = Transform.define("OneHot", { { "num_classes", "integer", required = true, min = 1 } }, function(a)
+M.OneHot = Transform.define("OneHot", {
+  { "num_classes", "integer", required = true, min = 1, doc = "size of the vector; labels are below it" },
+}, function(a)
   return { kind = "one_hot", num_classes = a.num_classes }
 end)
 
 --- Several transforms as one.
-M.Compose = Transform.define("Compose", { { "transforms", "list", required = true } }, function(a)
+M.Compose = Transform.define("Compose", {
+  { "transforms", "list", required = true, doc = "the transforms, in their order" },
+}, function(a)
   return Transform.collect(a.transforms, "Compose", {})
 end)
 

@@ -11,11 +11,16 @@ local function size_of(name, v, height, width)
   return v[1], v[2]
 end
 
-local size = { "size", "integer|integers", required = true, min = 1 }
+local function size(doc) return { "size", "integer|integers", required = true, min = 1, doc = doc } end
+local both = size "one number, or {height, width}, of the result"
 
---- Pads with zeros, then crops `size` at a random place. padding: one number, {left and right, top and bottom} or
---- {left, top, right, bottom}.
-M.RandomCrop = define("RandomCrop", { size, { "padding", "integer|integers", 0, min = 0 } }, function(a)
+--- Pads with zeros, then crops `size` at a random place.
+M.RandomCrop = define("RandomCrop", {
+  both,
+  { "padding", "integer|integers", 0, min = 0,
+    doc = "zeros around the image before it is cropped: one number, {left and right, top and bottom} or {left, top, "
+      .. "right, bottom}" },
+}, function(a)
   local height, width = size_of("RandomCrop", a.size)
   local p = type(a.padding) == "number" and { a.padding } or a.padding
   if #p == 1 then
@@ -29,33 +34,41 @@ M.RandomCrop = define("RandomCrop", { size, { "padding", "integer|integers", 0, 
 end)
 
 --- Mirrors left and right with probability `prob`.
-M.RandomHorizontalFlip = define("RandomHorizontalFlip", { { "prob", "number", 0.5, min = 0, max = 1 } }, function(a)
+M.RandomHorizontalFlip = define("RandomHorizontalFlip", {
+  { "prob", "number", 0.5, min = 0, max = 1, doc = "the probability that an image is mirrored" },
+}, function(a)
   return { kind = "random_horizontal_flip", prob = a.prob }
 end)
 
---- Scales the image. size: {height, width}, or one number for the shorter edge. interpolation: between two pixels of
---- each direction, "bilinear", or four, "bicubic".
-M.Resize = define("Resize", { size, { "interpolation", "string", "bilinear", choices = { "bilinear", "bicubic" } } },
+--- Scales the image.
+M.Resize = define("Resize", {
+  size "{height, width}, or one number for the shorter edge",
+  { "interpolation", "string", "bilinear", choices = { "bilinear", "bicubic" },
+    doc = '"bilinear": between two pixels along each direction; "bicubic": between four' },
+},
   function(a)
     local height, width = size_of("Resize", a.size, nil, 0)
     if a.interpolation == "bicubic" then return { kind = "resize_bicubic", size = a.size } end
     return { kind = "resize", height = height, width = width }
   end)
 
---- Takes the middle of the image; a smaller image is padded with zeros. size: {height, width} or one number.
-M.CenterCrop = define("CenterCrop", { size }, function(a)
+--- Takes the middle of the image; a smaller image is padded with zeros.
+M.CenterCrop = define("CenterCrop", { both }, function(a)
   local height, width = size_of("CenterCrop", a.size)
   return { kind = "center_crop", height = height, width = width }
 end)
 
 --- x * rescale + shift, as float32.
-M.Rescale = define("Rescale", { { "rescale", "number", required = true }, { "shift", "number", 0 } }, function(a)
+M.Rescale = define("Rescale", {
+  { "rescale", "number", required = true, doc = "the factor" }, { "shift", "number", 0, doc = "added after it" },
+}, function(a)
   return { kind = "rescale", scale = a.rescale, shift = a.shift }
 end)
 
 --- (x - mean) / std for each channel, as float32.
 M.Normalize = define("Normalize", {
-  { "mean", "numbers", required = true }, { "std", "numbers", required = true, above = 0 },
+  { "mean", "numbers", required = true, doc = "the mean of each channel, in the pixels' range" },
+  { "std", "numbers", required = true, above = 0, doc = "the standard deviation of each channel, as many as mean" },
 }, function(a)
   if #a.mean ~= #a.std then
     errors.fail("Normalize: %d means and %d deviations: one each a channel", #a.mean, #a.std)
@@ -67,7 +80,9 @@ end)
 M.HWC2CHW = define("HWC2CHW", {}, function() return { kind = "hwc2chw" } end)
 
 local mix_fields = {
-  { "alpha", "number", 1, above = 0, max = 1000 }, { "prob", "number", 1, min = 0, max = 1 },
+  { "alpha", "number", 1, above = 0, max = 1000,
+    doc = "a batch's share is drawn from Beta(alpha, alpha): 1 is uniform, with less it is nearer to 0 or 1" },
+  { "prob", "number", 1, min = 0, max = 1, doc = "the probability that a batch is mixed" },
 }
 
 --- After batch, blends each image with the one before it, the first with the last: `x * k + before * (1 - k)`, where k

@@ -60,28 +60,59 @@ function M.check_rank(name, x, dims)
   end
 end
 
---- Binds the arguments of a convolution's class; `after_padding` is one more field. `along`: the kinds of a size along
---- the dimensions.
+local PER_DIMENSION = { "", ": one number or {height, width}", ": one number or {depth, height, width}" }
+local PER_SIDE = { "one number or {before, after}", "one number, {height, width} or {top, bottom, left, right}",
+  "one number, {depth, height, width} or {head, tail, top, bottom, left, right}" }
+
+--- What the numbers of a key are that has one for each dimension that a window moves along.
+---@param dims integer 1 for sequences, 2 for images, 3 for volumes
+---@return string ": one number or {height, width}"; empty for one dimension
+function M.per_dimension(dims) return PER_DIMENSION[dims] end
+
+--- The meaning of `padding` for windows along `dims` dimensions.
+---@param dims integer
+---@param what string that there are on each side: "zeros"
+---@return string
+function M.padding_doc(dims, what)
+  return ('%s on each side, with pad_mode "pad" only: %s'):format(what, PER_SIDE[dims])
+end
+
+local WEIGHTS = { "[%s, k]", "[%s, kh, kw]", "[%s, kd, kh, kw]" }
+
+--- Binds the arguments of a convolution's class.
 ---@param name string
----@param after_padding? table
----@param along? string default "integer|integers"
+---@param dims integer 1 for sequences, 2 for images, 3 for volumes
+---@param transposed? boolean the class is the transpose of a convolution
 ---@return fun(...): table
-function M.signature(name, after_padding, along)
-  along = along or "integer|integers"
+function M.signature(name, dims, transposed)
+  local along, each = dims == 1 and "integer" or "integer|integers", PER_DIMENSION[dims]
+  local weight = WEIGHTS[dims]:format(transposed and "in, out / group" or "out, in / group")
   local fields = {
-    { "in_channels", "integer", required = true, min = 1 },
-    { "out_channels", "integer", required = true, min = 1 },
-    { "kernel_size", along, required = true, min = 1 },
-    { "stride", along, 1, min = 1 },
-    { "pad_mode", "string", "same", choices = { "same", "valid", "pad" } },
-    { "padding", "integer|integers", 0, min = 0 },
-    { "dilation", along, 1, min = 1 },
-    { "group", "integer", 1, min = 1 },
-    { "has_bias", "boolean", false },
-    { "weight_init", "any", { "he_uniform", negative_slope = math.sqrt(5) } },
-    { "bias_init", "any" },
+    { "in_channels", "integer", required = true, min = 1, doc = "channels of x; a multiple of group" },
+    { "out_channels", "integer", required = true, min = 1, doc = "channels of the result; a multiple of group" },
+    { "kernel_size", along, required = true, min = 1, doc = "the kernel's size" .. each },
+    { "stride", along, 1, min = 1,
+      doc = (transposed and "elements of the result from one element of x to the next"
+        or "elements of x from one position of the kernel to the next") .. each },
+    { "pad_mode", "string", "same", choices = { "same", "valid", "pad" },
+      doc = transposed and '"same": the result has size * stride elements; "valid": nothing is removed; "pad": '
+        .. "`padding` elements are removed on each side, as in PyTorch"
+        or '"same": zeros around x so that the result has ceil(size / stride) elements; "valid": no zeros; "pad": '
+        .. "`padding` zeros on each side, as in PyTorch" },
+    { "padding", "integer|integers", 0, min = 0,
+      doc = M.padding_doc(dims, transposed and "elements of the result that are removed" or "zeros") },
+    { "dilation", along, 1, min = 1, doc = "elements from one element of the kernel to the next" .. each },
+    { "group", "integer", 1, min = 1,
+      doc = "groups of channels that are convolved separately; it divides in_channels and out_channels" },
+    { "has_bias", "boolean", false, doc = "a bias [out] is added; PyTorch's default is true" },
+    { "weight_init", "initializer", { "he_uniform", negative_slope = math.sqrt(5) },
+      doc = ("the initial weight %s; default: uniform in +-1/sqrt(fan in), as in MindSpore 2"):format(weight) },
+    { "bias_init", "initializer", doc = "the initial bias [out]; default: uniform in +-1/sqrt(fan in)" },
   }
-  if after_padding then table.insert(fields, 7, after_padding) end
+  if transposed then
+    table.insert(fields, 7, { "output_padding", along, 0, min = 0,
+      doc = 'elements added at the end of the result, less than the stride, with pad_mode "pad" only' .. each })
+  end
   local bind = args.signature(name, fields)
   return function(...)
     local a = bind(...)

@@ -114,12 +114,14 @@ function LoRA.cells(net)
 end
 
 local bind_apply = args.signature("LoRA.apply", {
-  { "net", "cell", required = true },
-  { "rank", "integer", 8, min = 1 },
-  { "alpha", "number", 16, above = 0 },
-  { "dropout", "number", 0, min = 0, below = 1 },
-  { "targets", "string", required = true, check = check_patterns },
-  { "also_train", "string", check = check_patterns },
+  { "net", "cell", required = true, doc = "the network, without adapters" },
+  { "rank", "integer", 8, min = 1, doc = "rows of A [rank, in] and columns of B [out, rank]" },
+  { "alpha", "number", 16, above = 0, doc = "the adapter's result is multiplied by alpha / rank" },
+  { "dropout", "number", 0, min = 0, below = 1, doc = "the probability of a zero in the adapter's input, in training" },
+  { "targets", "string", required = true, check = check_patterns,
+    doc = 'patterns of Lua for the paths of Dense cells, separated by "|"' },
+  { "also_train", "string", check = check_patterns,
+    doc = "the same for names of parameters that are trained and saved too; default: none" },
 })
 
 --- Adapters for the Dense cells of a network, which it gives back: `nn.LoRA.apply(net, { targets = "q_proj|v_proj" })`.
@@ -147,7 +149,9 @@ function LoRA.apply(...)
   return a.net
 end
 
-local bind_merge = args.signature("LoRA.merge", { { "net", "cell", required = true } })
+local bind_merge = args.signature("LoRA.merge", {
+  { "net", "cell", required = true, doc = "a network with adapters" },
+})
 
 --- Adds each adapter to its weight, W + scale B A, and removes it: the network computes the same as before and is an
 --- ordinary one, all of whose parameters are trained and saved. Gives the network. (net)

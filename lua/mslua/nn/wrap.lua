@@ -38,7 +38,8 @@ end
 M.WithLossCell = Cell:extend "WithLossCell"
 M.WithLossCell.transparent = { backbone = true }
 local bind_loss = args.signature("WithLossCell", {
-  { "backbone", "cell", required = true }, { "loss_fn", "loss", required = true },
+  { "backbone", "cell", required = true, doc = "the network; it gets all columns of a batch but the last" },
+  { "loss_fn", "loss", required = true, doc = "the loss of (output of the network, last column)" },
 })
 
 --- A network and its loss as one cell, `nn.WithLossCell(net, loss)`: called with the data and then the label, gives the
@@ -57,7 +58,8 @@ end
 M.TrainOneStepCell = Cell:extend "TrainOneStepCell"
 M.TrainOneStepCell.transparent = { network = true }
 local bind_step = args.signature("TrainOneStepCell", {
-  { "network", "cell", required = true }, { "optimizer", "optimizer", required = true },
+  { "network", "cell", required = true, doc = "a network that gives its loss, such as nn.WithLossCell(net, loss)" },
+  { "optimizer", "optimizer", required = true, doc = "it updates the parameters of the network that it selects" },
 })
 
 --- A training step, `nn.TrainOneStepCell(net_with_loss, optimizer)`: called with a batch's columns, makes one step,
@@ -101,7 +103,9 @@ end
 M.PipelineCell = Cell:extend "PipelineCell"
 M.PipelineCell.transparent = { network = true }
 local bind_pipeline = args.signature("PipelineCell", {
-  { "network", "cell", required = true }, { "micro_size", "integer", required = true, min = 1 },
+  { "network", "cell", required = true, doc = "the network, with its loss or without" },
+  { "micro_size", "integer", required = true, min = 1,
+    doc = "micro-batches of a batch, at least as many as pipeline stages; it divides the rows of a batch" },
 })
 
 --- A network that trains in micro-batches, `nn.PipelineCell(network, micro_size)`: in training a batch goes through the

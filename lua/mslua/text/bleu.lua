@@ -51,8 +51,8 @@ local function n_grams(tokens)
 end
 
 local bind = args.signature("bleu", {
-  { "hypotheses", "strings", required = true },
-  { "references", "strings", required = true },
+  { "hypotheses", "strings", required = true, doc = "the translations" },
+  { "references", "strings", required = true, doc = "the right translation of each, as many as hypotheses" },
 })
 
 --- BLEU of a list of translations and one of their references, from 0 to 100; and the precisions of 1- to 4-grams in

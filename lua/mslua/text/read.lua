@@ -5,7 +5,9 @@ local errors = require "mslua.errors"
 
 local M = {}
 
-local bind_lines = args.signature("lines", { { "path", "string", required = true } })
+local bind_lines = args.signature("lines", {
+  { "path", "string", required = true, doc = "a file of UTF-8, also packed by gzip" },
+})
 
 --- The lines of a text file, without their ends. A file that is not UTF-8 is an error with the byte's place. (path)
 ---@return string[]
@@ -17,10 +19,10 @@ function M.lines(...)
 end
 
 local bind_records = args.signature("csv_records", {
-  { "path", "string", required = true },
+  { "path", "string", required = true, doc = "a file of UTF-8, also packed by gzip" },
   { "separator", "string", ",", check = function(s)
     if #s ~= 1 or s == '"' or s == "\n" then return ("expected one character, got %q"):format(s) end
-  end },
+  end, doc = "the character between two fields" },
 })
 
 -- The field of a record that begins at byte `at`, and the place behind it; nil where its quote does not end.

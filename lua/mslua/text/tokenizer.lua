@@ -8,7 +8,9 @@ local errors = require "mslua.errors"
 local Tokenizer = class.Object:extend "Tokenizer"
 args.kind("tokenizer", function(v) return class.is(v, Tokenizer) end, "a ms.text.Tokenizer")
 
-local bind = args.signature("Tokenizer", { { "path", "string", required = true } })
+local bind = args.signature("Tokenizer", {
+  { "path", "string", required = true, doc = "a folder of tokenizer files, or one of them" },
+})
 
 --- Reads a tokenizer from a folder, or a file of it: tokenizer.json, vocab.json with merges.txt, vocab.txt, a .tiktoken
 --- file, or SentencePiece's tokenizer.model. `t.vocab_size` is the number of rows that an embedding needs,
@@ -23,11 +25,12 @@ end
 Tokenizer.__index = class.lookup
 
 local bind_train = args.signature("Tokenizer.train", {
-  { "texts", "string|strings", required = true },
-  { "vocab_size", "integer", required = true, min = 2 },
-  { "kind", "string", "bpe", choices = { "bpe", "wordpiece" } },
-  { "special", "strings" },
-  { "lowercase", "boolean", true },
+  { "texts", "string|strings", required = true, doc = "the texts to learn from" },
+  { "vocab_size", "integer", required = true, min = 2, doc = "the most tokens that it has" },
+  { "kind", "string", "bpe", choices = { "bpe", "wordpiece" },
+    doc = "a byte-level BPE as GPT-2's, or WordPiece as BERT's" },
+  { "special", "strings", doc = 'special tokens; default: { "<|endoftext|>" } of a BPE, else none beside its own' },
+  { "lowercase", "boolean", true, doc = "of WordPiece: letters become small and lose their accents" },
 })
 
 --- Trains a tokenizer on texts, as `mslua data tokenizer` does on files: `ms.text.Tokenizer.train { texts = lines,
@@ -51,10 +54,10 @@ end
 local function check(self, call) class.check_self(self, Tokenizer, "a Tokenizer", call) end
 
 local bind_encode = args.signature("encode", {
-  { "text", "string", required = true },
-  { "pair", "string" },
-  { "add_special_tokens", "boolean", true },
-  { "parse_special_tokens", "boolean", true },
+  { "text", "string", required = true, doc = "the text" },
+  { "pair", "string", doc = "a second text behind it, as an answer behind a question; default: none" },
+  { "add_special_tokens", "boolean", true, doc = "adds what the model expects around a text, such as [CLS]" },
+  { "parse_special_tokens", "boolean", true, doc = "false: the name of a special token in the text is only text" },
 })
 
 --- The ids of a text, from 0. With `pair` those of two texts, as questions and answers are. add_special_tokens adds
@@ -68,8 +71,10 @@ function Tokenizer:encode(...)
   return core.tokenizer_encode(self._core, a.text, a.pair, a.add_special_tokens, a.parse_special_tokens)
 end
 
+local skip_special_tokens = { "skip_special_tokens", "boolean", true, doc = "special tokens have no text" }
+
 local bind_decode = args.signature("decode", {
-  { "ids", "any", required = true }, { "skip_special_tokens", "boolean", true },
+  { "ids", "any", required = true, doc = "a list of ids, or an int32 tensor [n]" }, skip_special_tokens,
 })
 
 --- The text of a list of ids, or of an int32 tensor [n]. Bytes that are not UTF-8 become U+FFFD. (ids,
@@ -81,7 +86,7 @@ function Tokenizer:decode(...)
   return core.tokenizer_decode(self._core, a.ids, a.skip_special_tokens)
 end
 
-local bind_stream = args.signature("stream", { { "skip_special_tokens", "boolean", true } })
+local bind_stream = args.signature("stream", { skip_special_tokens })
 
 --- A function for text that grows token by token: `more(id)` gives the characters that are complete with this id, which
 --- may be none; `more()` gives the rest at the end. All of them together are the text of decode. (skip_special_tokens =
@@ -108,9 +113,10 @@ function Tokenizer:token_of(id)
 end
 
 local bind_chat = args.signature("chat", {
-  { "messages", "list", required = true },
-  { "template", "string" },
-  { "add_generation_prompt", "boolean", true },
+  { "messages", "list", required = true, doc = 'the conversation, { { role = "user", content = "Hello" }, ... }' },
+  { "template", "string",
+    doc = '"llama3", "chatml", "alpaca" or a file of Lua; default: the one of tokenizer_config.json' },
+  { "add_generation_prompt", "boolean", true, doc = "it ends where the answer begins" },
 })
 
 --- The ids of a conversation, `{ { role = "user", content = "Hello" } }`, by the chat template of

@@ -18,7 +18,10 @@ for name, operator in pairs {
 end
 
 M.GELU = Cell:extend "GELU"
-local bind_gelu = args.signature("GELU", { { "approximate", "boolean", true } })
+local bind_gelu = args.signature("GELU", {
+  { "approximate", "boolean", true,
+    doc = "true: the tanh formula, as in MindSpore; false: the normal distribution function, as in PyTorch" },
+})
 
 --- x times the probability that a standard normal number is below x. `approximate`: the tanh formula (MindSpore's
 --- default); false: x times the normal distribution function.
@@ -34,7 +37,9 @@ M.Identity = Cell:extend "Identity"
 function M.Identity:construct(x) return x end
 
 M.LeakyReLU = Cell:extend "LeakyReLU"
-local bind_leaky = args.signature("LeakyReLU", { { "alpha", "number", 0.2, min = 0 } })
+local bind_leaky = args.signature("LeakyReLU", {
+  { "alpha", "number", 0.2, min = 0, doc = "the slope where x is 0 or less; PyTorch's default is 0.01" },
+})
 
 --- x where it is above 0, alpha x elsewhere (PyTorch's default is 0.01). (alpha = 0.2)
 function M.LeakyReLU:init(...) self.alpha = bind_leaky(...).alpha end
@@ -43,7 +48,9 @@ function M.LeakyReLU:extra() return "alpha " .. self.alpha end
 
 M.PReLU = Cell:extend "PReLU"
 local bind_prelu = args.signature("PReLU", {
-  { "channel", "integer", 1, min = 1 }, { "w", "number", 0.25 },
+  { "channel", "integer", 1, min = 1,
+    doc = "how many slopes are learned: 1 for all elements, or one for each channel of x [n, channel, ...]" },
+  { "w", "number", 0.25, doc = "the initial value of each slope" },
 })
 
 --- x where it is above 0, w x elsewhere; w is learned: one number, or one for each channel of x [n, channel, ...].
@@ -62,7 +69,9 @@ end
 function M.PReLU:extra() return "channel " .. self.channel end
 
 M.ELU = Cell:extend "ELU"
-local bind_elu = args.signature("ELU", { { "alpha", "number", 1, min = 0 } })
+local bind_elu = args.signature("ELU", {
+  { "alpha", "number", 1, min = 0, doc = "the factor of exp(x) - 1; the result is at least -alpha" },
+})
 
 --- x where it is above 0, alpha (exp(x) - 1) elsewhere. (alpha = 1)
 function M.ELU:init(...) self.alpha = bind_elu(...).alpha end
@@ -79,7 +88,9 @@ function M.SELU:construct(x)
 end
 
 M.CELU = Cell:extend "CELU"
-local bind_celu = args.signature("CELU", { { "alpha", "number", 1, above = 0 } })
+local bind_celu = args.signature("CELU", {
+  { "alpha", "number", 1, above = 0, doc = "the factor of exp(x / alpha) - 1; the result is at least -alpha" },
+})
 
 --- x where it is above 0, alpha (exp(x / alpha) - 1) elsewhere (Barron, 2017). (alpha = 1)
 function M.CELU:init(...) self.alpha = bind_celu(...).alpha end
@@ -97,7 +108,10 @@ M.Softsign = Cell:extend "Softsign"
 function M.Softsign:construct(x) return x / (ops.abs(x) + 1) end
 
 M.Hardtanh = Cell:extend "Hardtanh"
-local bind_hardtanh = args.signature("Hardtanh", { { "min_val", "number", -1 }, { "max_val", "number", 1 } })
+local bind_hardtanh = args.signature("Hardtanh", {
+  { "min_val", "number", -1, doc = "the smallest result; less than max_val" },
+  { "max_val", "number", 1, doc = "the largest result" },
+})
 
 --- x limited to the range from min_val to max_val. (min_val = -1, max_val = 1)
 function M.Hardtanh:init(...)
@@ -111,7 +125,9 @@ function M.Hardtanh:construct(x) return ops.clip(x, self.min_val, self.max_val) 
 function M.Hardtanh:extra() return ("%g to %g"):format(self.min_val, self.max_val) end
 
 M.GLU = Cell:extend "GLU"
-local bind_glu = args.signature("GLU", { { "axis", "integer", -1 } })
+local bind_glu = args.signature("GLU", {
+  { "axis", "integer", -1, doc = "the axis of even size that is split in two, from 1; -1: the last" },
+})
 
 --- a sigmoid(b) of the two halves a and b of x along an axis, whose size is even (Dauphin et al., 2017). (axis = -1)
 function M.GLU:init(...) self.axis = bind_glu(...).axis end
@@ -128,7 +144,9 @@ function M.GLU:extra() return "axis " .. self.axis end
 
 for name, operator in pairs { Softmax = "softmax", LogSoftmax = "log_softmax" } do
   local Activation = Cell:extend(name)
-  local bind = args.signature(name, { { "axis", "integer", -1 } })
+  local bind = args.signature(name, {
+    { "axis", "integer", -1, doc = "the axis along which the probabilities add up to 1, from 1; -1: the last" },
+  })
   Activation.doc = ("The operator ops.%s along one axis as a cell."):format(operator)
   function Activation:init(...) self.axis = bind(...).axis end
   function Activation:construct(x) return ops[operator](x, self.axis) end

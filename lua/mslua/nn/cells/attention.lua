@@ -11,14 +11,16 @@ local Dropout = require "mslua.nn.cells.dropout"
 local Attention = Cell:extend "MultiheadAttention"
 
 local bind = args.signature("MultiheadAttention", {
-  { "embed_dim", "integer", required = true, min = 1 },
-  { "num_heads", "integer", required = true, min = 1 },
-  { "dropout", "number", 0, min = 0, below = 1 },
-  { "has_bias", "boolean", true },
-  { "causal", "boolean", false },
-  { "weight_init", "any" },
-  { "out_init", "any" },
-  { "bias_init", "any" },
+  { "embed_dim", "integer", required = true, min = 1,
+    doc = "the size e of each position of query, key, value and result; a multiple of num_heads" },
+  { "num_heads", "integer", required = true, min = 1, doc = "the number of heads, each of embed_dim / num_heads" },
+  { "dropout", "number", 0, min = 0, below = 1,
+    doc = "the probability of a zero in the result of out_proj, in training; PyTorch's acts on the attention weights" },
+  { "has_bias", "boolean", true, doc = "in_proj and out_proj have biases" },
+  { "causal", "boolean", false, doc = "true: each position sees itself and those before it; false: it sees all" },
+  { "weight_init", "initializer", doc = "the initial weight of in_proj, [3 e, e]; default: that of nn.Dense" },
+  { "out_init", "initializer", doc = "the initial weight of out_proj, [e, e]; default: weight_init" },
+  { "bias_init", "initializer", doc = "the initial biases of both; default: those of nn.Dense" },
 })
 
 --- Attention in several heads (Vaswani et al., 2017): `nn.MultiheadAttention(128, 4, {causal = true})`. Query, key and

@@ -11,7 +11,9 @@ for name, dims in pairs {
   Dropout1d = { "n", "c", "l" }, Dropout2d = { "n", "c", "h", "w" }, Dropout3d = { "n", "c", "d", "h", "w" },
 } do
   local ChannelDropout = Cell:extend(name)
-  local bind = args.signature(name, { { "p", "number", 0.5, min = 0, below = 1 } })
+  local bind = args.signature(name, {
+    { "p", "number", 0.5, min = 0, below = 1, doc = "the probability that a channel becomes zero, in training" },
+  })
   ChannelDropout.doc = ("Sets whole channels of x [%s] to zero with probability p in training and multiplies the "
     .. "others by 1 / (1 - p) (Tompson et al., 2015); in evaluation it gives its input."):format(
     table.concat(dims, ", "))

@@ -6,7 +6,9 @@ local Cell = require "mslua.cell"
 
 local ClipByNorm = Cell:extend "ClipByNorm"
 
-local bind = args.signature("ClipByNorm", { { "axis", "integer|integers" } })
+local bind = args.signature("ClipByNorm", {
+  { "axis", "integer|integers", doc = "the axes that a norm covers, from 1; default: one norm of the whole tensor" },
+})
 
 --- Scales a tensor down to a largest L2 norm: `nn.ClipByNorm()`. axis: norms along these axes instead of over
 --- everything.

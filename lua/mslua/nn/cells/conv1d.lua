@@ -5,11 +5,10 @@ local convolution = require "mslua.nn.convolution"
 
 local Conv1d = Cell:extend "Conv1d"
 
-local bind = convolution.signature("Conv1d", nil, "integer")
+local bind = convolution.signature("Conv1d", 1)
 
---- A convolution of sequences [n, c, l]: `nn.Conv1d(40, 64, 3, {stride = 2, pad_mode = "pad", padding = 1})`. pad_mode
---- as of nn.Conv2d; padding is one number or {before, after}. weight [out, in / group, k] begins uniform in
---- +-1/sqrt(fan in); no bias unless has_bias.
+--- A convolution of sequences [n, c, l]: `nn.Conv1d(40, 64, 3, {stride = 2, pad_mode = "pad", padding = 1})`.
+--- As in MindSpore, pad_mode is "same" and there is no bias unless the call says so.
 ---@param ... any in_channels, out_channels, kernel_size, stride, pad_mode, padding, dilation, group, has_bias,
 --- weight_init, bias_init
 function Conv1d:init(...)

@@ -5,11 +5,10 @@ local Conv2dTranspose = require "mslua.nn.cells.conv2d_transpose"
 
 local Conv1dTranspose = Conv2dTranspose:extend "Conv1dTranspose"
 
-local bind = convolution.signature("Conv1dTranspose", { "output_padding", "integer", 0, min = 0 }, "integer")
+local bind = convolution.signature("Conv1dTranspose", 1, true)
 
 --- The transpose of a convolution, from short sequences [n, c, l] to long ones: `nn.Conv1dTranspose(64, 32, 4,
---- {stride = 2})`. pad_mode as of nn.Conv2dTranspose; padding is one number or {before, after}. weight
---- [in, out / group, k].
+--- {stride = 2})`. As in MindSpore, pad_mode is "same" and there is no bias unless the call says so.
 ---@param ... any in_channels, out_channels, kernel_size, stride, pad_mode, padding, output_padding, dilation, group,
 --- has_bias, weight_init, bias_init
 function Conv1dTranspose:init(...)

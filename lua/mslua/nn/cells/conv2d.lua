@@ -5,12 +5,10 @@ local convolution = require "mslua.nn.convolution"
 
 local Conv2d = Cell:extend "Conv2d"
 
-local bind = convolution.signature "Conv2d"
+local bind = convolution.signature("Conv2d", 2)
 
---- A convolution of images [n, c, h, w]: `nn.Conv2d(3, 64, 7, {stride = 2, pad_mode = "pad", padding = 3})`. pad_mode:
---- "same" gives ceil(size / stride), "valid" takes no padding, "pad" takes `padding` (one number, {height, width} or
---- {top, bottom, left, right}). weight [out, in / group, kh, kw] begins uniform in +-1/sqrt(fan in) (MindSpore 2); no
---- bias unless has_bias.
+--- A convolution of images [n, c, h, w]: `nn.Conv2d(3, 64, 7, {stride = 2, pad_mode = "pad", padding = 3})`. As
+--- in MindSpore, pad_mode is "same" and there is no bias unless the call says so.
 ---@param ... any in_channels, out_channels, kernel_size, stride, pad_mode, padding, dilation, group, has_bias,
 --- weight_init, bias_init
 function Conv2d:init(...)

@@ -6,11 +6,10 @@ local convolution = require "mslua.nn.convolution"
 
 local Conv2dTranspose = Cell:extend "Conv2dTranspose"
 
-local bind = convolution.signature("Conv2dTranspose", { "output_padding", "integer|integers", 0, min = 0 })
+local bind = convolution.signature("Conv2dTranspose", 2, true)
 
 --- The transpose of a convolution, from small images to large ones: `nn.Conv2dTranspose(64, 32, 2, {stride = 2})`.
---- pad_mode: "same" gives size * stride, "valid" takes no padding, "pad" removes `padding` and adds output_padding,
---- which is less than the stride, at the bottom and right. weight [in, out / group, kh, kw].
+--- As in MindSpore, pad_mode is "same" and there is no bias unless the call says so.
 ---@param ... any in_channels, out_channels, kernel_size, stride, pad_mode, padding, output_padding, dilation, group,
 --- has_bias, weight_init, bias_init
 function Conv2dTranspose:init(...)

@@ -6,13 +6,11 @@ local convolution = require "mslua.nn.convolution"
 
 local Conv3d = Cell:extend "Conv3d"
 
-local bind = convolution.signature "Conv3d"
+local bind = convolution.signature("Conv3d", 3)
 
 --- A convolution of volumes [n, c, d, h, w]: `nn.Conv3d(3, 16, 3, {stride = 2, pad_mode = "pad", padding = 1})`.
---- pad_mode as of nn.Conv2d; padding is one number, {depth, height, width} or {head, tail, top, bottom, left, right}.
---- weight [out, in / group, kd, kh, kw] begins uniform in +-1/sqrt(fan in); no bias unless has_bias. It is computed as
---- a convolution of images: the planes under the kernel's depth become channels of one image, which takes kd times the
---- memory of x.
+--- As in MindSpore, pad_mode is "same" and there is no bias unless the call says so. It is computed as a convolution of
+--- images: the planes under the kernel's depth become channels of one image, which takes kd times the memory of x.
 ---@param ... any in_channels, out_channels, kernel_size, stride, pad_mode, padding, dilation, group, has_bias,
 --- weight_init, bias_init
 function Conv3d:init(...)

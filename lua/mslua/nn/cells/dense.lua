@@ -9,12 +9,13 @@ local Dense = Cell:extend "Dense"
 Dense.transparent = { lora = true }
 
 local bind = args.signature("Dense", {
-  { "in_channels", "integer", required = true, min = 1 },
-  { "out_channels", "integer", required = true, min = 1 },
-  { "weight_init", "any", { "he_uniform", negative_slope = math.sqrt(5) } },
-  { "bias_init", "any" },
-  { "has_bias", "boolean", true },
-  { "activation", "cell" },
+  { "in_channels", "integer", required = true, min = 1, doc = "size of the last dimension of x, in" },
+  { "out_channels", "integer", required = true, min = 1, doc = "size of the last dimension of the result, out" },
+  { "weight_init", "initializer", { "he_uniform", negative_slope = math.sqrt(5) },
+    doc = "the initial weight [out, in]; default: uniform in +-1/sqrt(in), as in MindSpore 2 and PyTorch" },
+  { "bias_init", "initializer", doc = "the initial bias [out]; default: uniform in +-1/sqrt(in)" },
+  { "has_bias", "boolean", true, doc = "a bias is added" },
+  { "activation", "cell", doc = "a cell that is applied to the result, nn.ReLU(); MindSpore takes a name too" },
 })
 
 --- A fully connected layer, y = x W^T + b over the last dimension: `nn.Dense(128, 10)`. weight [out, in] and bias [out]

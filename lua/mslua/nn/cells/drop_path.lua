@@ -6,7 +6,9 @@ local Cell = require "mslua.cell"
 
 local DropPath = Cell:extend "DropPath"
 
-local bind = args.signature("DropPath", { { "drop_prob", "number", 0, min = 0, below = 1 } })
+local bind = args.signature("DropPath", {
+  { "drop_prob", "number", 0, min = 0, below = 1, doc = "the probability that a row becomes zero, in training" },
+})
 
 --- Stochastic depth (Huang et al., 2016): sets a row of the batch, x [n, ..], to zero with probability drop_prob in
 --- training and multiplies the other rows by 1 / (1 - drop_prob); in evaluation it gives its input. It stands at the

@@ -6,7 +6,9 @@ local Cell = require "mslua.cell"
 
 local Dropout = Cell:extend "Dropout"
 
-local bind = args.signature("Dropout", { { "p", "number", 0.5, min = 0, below = 1 } })
+local bind = args.signature("Dropout", {
+  { "p", "number", 0.5, min = 0, below = 1, doc = "the probability that an element becomes zero, in training" },
+})
 
 --- Sets elements to zero with probability p in training and multiplies the others by 1 / (1 - p); in evaluation it
 --- gives its input: `nn.Dropout { p = 0.1 }`.

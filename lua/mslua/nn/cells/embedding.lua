@@ -24,16 +24,20 @@ local function make_table(self, a, zero_row)
   self.op = ops.Gather { axis = 1, limit = height > a.vocab_size and a.vocab_size or 0 }
 end
 
+-- Of both cells.
+local vocab_size, embedding_size, embedding_table =
+  { "vocab_size", "integer", required = true, min = 1, doc = "the number of ids, which are 0 to vocab_size - 1" },
+  { "embedding_size", "integer", required = true, min = 1, doc = "the size of a row of the table" },
+  { "embedding_table", "initializer", "normal",
+    doc = 'the initial table, a row for each id; "normal" has mean 0 and standard deviation 0.01 (in PyTorch 1)' }
 local multiple_of = { "multiple_of", "integer", 1, min = 1,
   doc = "the table has as many rows more as make its height a multiple of it, so that ranks can split the rows" }
 
 M.Embedding = Cell:extend "Embedding"
 local bind = args.signature("Embedding", {
-  { "vocab_size", "integer", required = true, min = 1 },
-  { "embedding_size", "integer", required = true, min = 1 },
-  { "embedding_table", "any", "normal" },
-  multiple_of,
-  { "padding_idx", "integer", nil, min = 0 },
+  vocab_size, embedding_size, embedding_table, multiple_of,
+  { "padding_idx", "integer", nil, min = 0,
+    doc = "an id whose row begins at 0 and gets no gradient; default: none" },
 })
 
 --- A trained table with a row for each id: `nn.Embedding(vocab_size, embedding_size)`. embedding_table says how it is
@@ -58,11 +62,9 @@ function M.Embedding:extra() return ("%d x %d"):format(self.vocab_size, self.emb
 
 M.EmbeddingBag = Cell:extend "EmbeddingBag"
 local bind_bag = args.signature("EmbeddingBag", {
-  { "vocab_size", "integer", required = true, min = 1 },
-  { "embedding_size", "integer", required = true, min = 1 },
-  { "embedding_table", "any", "normal" },
-  { "mode", "string", "mean", choices = { "mean", "sum", "max" } },
-  { "padding_idx", "integer", nil, min = 0 },
+  vocab_size, embedding_size, embedding_table,
+  { "mode", "string", "mean", choices = { "mean", "sum", "max" }, doc = "how the rows of a bag become one" },
+  { "padding_idx", "integer", nil, min = 0, doc = "an id that does not count in its bag; default: none" },
   multiple_of,
 })
 

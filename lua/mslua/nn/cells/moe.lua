@@ -10,13 +10,15 @@ local Dense = require "mslua.nn.cells.dense"
 local MoE = Cell:extend "MoE"
 
 local bind = args.signature("MoE", {
-  { "dim", "integer", required = true, min = 1 },
-  { "hidden", "integer", required = true, min = 1 },
-  { "experts", "integer", required = true, min = 1 },
-  { "top_k", "integer", 2, min = 1 },
-  { "capacity_factor", "number", 1.25, above = 0 },
-  { "weight_init", "any", { "normal", sigma = 0.02 } },
-  { "out_init", "any" },
+  { "dim", "integer", required = true, min = 1, doc = "size of a token of x and of the result" },
+  { "hidden", "integer", required = true, min = 1, doc = "size between the two layers of an expert" },
+  { "experts", "integer", required = true, min = 1, doc = "the number of experts" },
+  { "top_k", "integer", 2, min = 1, doc = "how many experts compute each token; at most experts" },
+  { "capacity_factor", "number", 1.25, above = 0,
+    doc = "in training an expert takes at most capacity_factor * top_k * tokens / experts tokens, and at least 1" },
+  { "weight_init", "initializer", { "normal", sigma = 0.02 },
+    doc = "the initial weights of the router and of the experts' first layers" },
+  { "out_init", "initializer", doc = "the initial weights of the experts' second layers; default: weight_init" },
 })
 
 --- Experts, each two dense layers with GELU between them, of which a router chooses top_k for each token: the token's

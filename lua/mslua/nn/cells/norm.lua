@@ -9,15 +9,31 @@ local convolution = require "mslua.nn.convolution"
 
 local M = {}
 
+-- The arguments gamma_init and beta_init for parameters of the shape that `shape` names.
+local function gamma_init(shape)
+  return { "gamma_init", "initializer", "ones", doc = "the initial gamma " .. shape .. ", the factor" }
+end
+local function beta_init(shape)
+  return { "beta_init", "initializer", "zeros", doc = "the initial beta " .. shape .. ", the shift" }
+end
+
+local function eps_field(name, default)
+  return { name, "number", default, above = 0, doc = "added to the variance, so that its root is never 0" }
+end
+
+local affine = { "affine", "boolean", true,
+  doc = "true: gamma and beta are trained; false: they keep their initial values" }
+local num_features = { "num_features", "integer", required = true, min = 1, doc = "the number c of channels of x" }
+
 M.BatchNorm2d = Cell:extend "BatchNorm2d"
 
 local bind_batch = args.signature("BatchNorm2d", {
-  { "num_features", "integer", required = true, min = 1 },
-  { "eps", "number", 1e-5, above = 0 },
-  { "momentum", "number", 0.9, min = 0, max = 1 },
-  { "affine", "boolean", true },
-  { "gamma_init", "any", "ones" }, { "beta_init", "any", "zeros" },
-  { "moving_mean_init", "any", "zeros" }, { "moving_var_init", "any", "ones" },
+  num_features, eps_field("eps", 1e-5),
+  { "momentum", "number", 0.9, min = 0, max = 1,
+    doc = "the weight of the old running statistics, as in MindSpore; PyTorch's momentum is 1 minus this" },
+  affine, gamma_init "[c]", beta_init "[c]",
+  { "moving_mean_init", "initializer", "zeros", doc = "the initial running mean [c]" },
+  { "moving_var_init", "initializer", "ones", doc = "the initial running variance [c]" },
 })
 
 --- Batch normalization: each channel of [n, c, h, w] to mean 0 and variance 1 over the batch, then times gamma plus
@@ -69,9 +85,9 @@ end
 M.GroupNorm = Cell:extend "GroupNorm"
 
 local bind_group = args.signature("GroupNorm", {
-  { "num_groups", "integer", required = true, min = 1 }, { "num_channels", "integer", required = true, min = 1 },
-  { "eps", "number", 1e-5, above = 0 }, { "affine", "boolean", true },
-  { "gamma_init", "any", "ones" }, { "beta_init", "any", "zeros" },
+  { "num_groups", "integer", required = true, min = 1, doc = "the number of groups; it divides num_channels" },
+  { "num_channels", "integer", required = true, min = 1, doc = "the number c of channels of x" },
+  eps_field("eps", 1e-5), affine, gamma_init "[c]", beta_init "[c]",
 })
 
 --- Group normalization: groups of channels of each image of [n, c, h, w] (Wu and He, 2018). (num_groups, num_channels,
@@ -98,9 +114,7 @@ for name, dims in pairs {
 } do
   local InstanceNorm = M.GroupNorm:extend(name)
   local bind = args.signature(name, {
-    { "num_features", "integer", required = true, min = 1 },
-    { "eps", "number", 1e-5, above = 0 }, { "affine", "boolean", true },
-    { "gamma_init", "any", "ones" }, { "beta_init", "any", "zeros" },
+    num_features, eps_field("eps", 1e-5), affine, gamma_init "[c]", beta_init "[c]",
   })
   InstanceNorm.doc = ("Instance normalization: each channel of each sample of [%s] to mean 0 and variance 1, then "
     .. "times gamma plus beta (Ulyanov et al., 2016), in training and in evaluation alike. affine = false keeps gamma "
@@ -149,11 +163,13 @@ end
 
 local function shown_dims(self) return table.concat(self.normalized_shape, "x") end
 
+local normalized_shape = { "normalized_shape", "integer|integers", required = true, min = 1,
+  doc = "the sizes of the last dimensions of x, which are normalised together: 128 or {h, w}" }
+
 M.LayerNorm = Cell:extend "LayerNorm"
 
 local bind_layer = args.signature("LayerNorm", {
-  { "normalized_shape", "integer|integers", required = true, min = 1 },
-  { "epsilon", "number", 1e-5, above = 0 }, { "gamma_init", "any", "ones" }, { "beta_init", "any", "zeros" },
+  normalized_shape, eps_field("epsilon", 1e-5), gamma_init "of normalized_shape", beta_init "of normalized_shape",
 })
 
 --- Layer normalization: the last dimension to mean 0 and variance 1, then times gamma plus beta (Ba et al., 2016).
@@ -176,8 +192,9 @@ M.LayerNorm.extra = shown_dims
 M.RMSNorm = Cell:extend "RMSNorm"
 
 local bind_rms = args.signature("RMSNorm", {
-  { "normalized_shape", "integer|integers", required = true, min = 1 },
-  { "epsilon", "number", 1e-6, above = 0 }, { "gamma_init", "any", "ones" },
+  normalized_shape,
+  { "epsilon", "number", 1e-6, above = 0, doc = "added to the mean of the squares, so that its root is never 0" },
+  gamma_init "of normalized_shape",
 })
 
 --- RMS normalization: the last dimension to unit root mean square, then times gamma (Zhang and Sennrich, 2019).

@@ -43,13 +43,24 @@ local function sides(padding)
   return { p[1], p[1], p[2], p[2] }
 end
 
-local parameters = {
-  { "kernel_size", "integer|integers", 1, min = 1 },
-  { "stride", "integer|integers", nil, min = 1 },
-  { "pad_mode", "string", "valid", choices = { "valid", "same", "pad" } },
-  { "padding", "integer|integers", 0, min = 0 },
-  { "ceil_mode", "boolean", false },
-}
+-- The arguments of windows along `dims` dimensions; `mean`: of AvgPool.
+local function fields_of(dims, mean)
+  local along, each = dims == 1 and "integer" or "integer|integers", convolution.per_dimension(dims)
+  return {
+    { "kernel_size", along, 1, min = 1, doc = "the window's size" .. each },
+    { "stride", along, nil, min = 1,
+      doc = "elements from one window to the next" .. each
+        .. "; default: kernel_size, as in PyTorch (in MindSpore 1)" },
+    { "pad_mode", "string", "valid", choices = { "valid", "same", "pad" },
+      doc = '"valid": only windows inside x; "same": ceil(size / stride) windows; "pad": `padding` on each side' },
+    { "padding", "integer|integers", 0, min = 0,
+      doc = convolution.padding_doc(dims, mean and "zeros" or "positions that never win") },
+    { "ceil_mode", "boolean", false,
+      doc = "the last window may reach over the end, as long as it begins in x or in the padding before it; not with "
+        .. 'pad_mode "same"' },
+    mean and { "count_include_pad", "boolean", true, doc = "true: the zeros of `padding` count in the mean" } or nil,
+  }
+end
 
 -- As PyTorch's, and unlike MindSpore's (1), the stride defaults to the kernel size.
 local function init(self, a, operator)
@@ -88,10 +99,10 @@ local function extra(self)
 end
 
 M.MaxPool2d = Cell:extend "MaxPool2d"
-local bind_max = args.signature("MaxPool2d", parameters)
+local bind_max = args.signature("MaxPool2d", fields_of(2))
 
---- The largest element under each window. ceil_mode: the last window may reach over the end, as long as it begins in
---- the image or the padding before it. (kernel_size, stride = kernel_size, pad_mode = "valid", padding = 0, ceil_mode)
+--- The largest element under each window of images [n, c, h, w]. (kernel_size, stride = kernel_size, pad_mode =
+--- "valid", padding = 0, ceil_mode)
 function M.MaxPool2d:init(...) init(self, bind_max(...), "MaxPool") end
 
 function M.MaxPool2d:construct(x)
@@ -102,12 +113,10 @@ end
 M.MaxPool2d.extra = extra
 
 M.AvgPool2d = Cell:extend "AvgPool2d"
-local bind_average = args.signature("AvgPool2d", { parameters[1], parameters[2], parameters[3], parameters[4],
-  parameters[5], { "count_include_pad", "boolean", true } })
+local bind_average = args.signature("AvgPool2d", fields_of(2, true))
 
---- The mean under each window. ceil_mode: as of nn.MaxPool2d; what lies behind the padding does not count.
---- count_include_pad: the zeros of `padding` count. (kernel_size, stride = kernel_size, pad_mode = "valid",
---- padding = 0, ceil_mode, count_include_pad = true)
+--- The mean under each window of images [n, c, h, w]. What a window of ceil_mode covers behind the padding does not
+--- count. (kernel_size, stride = kernel_size, pad_mode = "valid", padding = 0, ceil_mode, count_include_pad = true)
 function M.AvgPool2d:init(...)
   local a = bind_average(...)
   init(self, a, "AvgPool")
@@ -147,26 +156,20 @@ local function extra_of_sequences(self)
   return ("kernel %d, stride %d"):format(self.kernel_size[2], self.stride[2])
 end
 
-local kernel_of_sequences, stride_of_sequences = { "kernel_size", "integer", 1, min = 1 },
-  { "stride", "integer", nil, min = 1 }
-
 M.MaxPool1d = M.MaxPool2d:extend "MaxPool1d"
-local bind_max1 = args.signature("MaxPool1d",
-  { kernel_of_sequences, stride_of_sequences, parameters[3], parameters[4], parameters[5] })
+local bind_max1 = args.signature("MaxPool1d", fields_of(1))
 
---- The largest element under each window of sequences [n, c, l]. padding: one number or {before, after}; ceil_mode as
---- of nn.MaxPool2d. (kernel_size, stride = kernel_size, pad_mode = "valid", padding = 0, ceil_mode)
+--- The largest element under each window of sequences [n, c, l]. (kernel_size, stride = kernel_size, pad_mode =
+--- "valid", padding = 0, ceil_mode)
 function M.MaxPool1d:init(...) init(self, of_sequences("MaxPool1d", bind_max1(...)), "MaxPool") end
 function M.MaxPool1d:construct(x) return over_sequences(self, M.MaxPool2d.construct, x) end
 M.MaxPool1d.extra = extra_of_sequences
 
 M.AvgPool1d = M.AvgPool2d:extend "AvgPool1d"
-local bind_average1 = args.signature("AvgPool1d", { kernel_of_sequences, stride_of_sequences, parameters[3],
-  parameters[4], parameters[5], { "count_include_pad", "boolean", true } })
+local bind_average1 = args.signature("AvgPool1d", fields_of(1, true))
 
---- The mean under each window of sequences [n, c, l]. padding: one number or {before, after}; ceil_mode and
---- count_include_pad as of nn.AvgPool2d. (kernel_size, stride = kernel_size, pad_mode = "valid", padding = 0,
---- ceil_mode, count_include_pad = true)
+--- The mean under each window of sequences [n, c, l]. What a window of ceil_mode covers behind the padding does not
+--- count. (kernel_size, stride = kernel_size, pad_mode = "valid", padding = 0, ceil_mode, count_include_pad = true)
 function M.AvgPool1d:init(...)
   local a = bind_average1(...)
   init(self, of_sequences("AvgPool1d", a), "AvgPool")
@@ -206,22 +209,19 @@ local function over_volumes(self, x)
 end
 
 M.MaxPool3d = Cell:extend "MaxPool3d"
-local bind_max3 = args.signature("MaxPool3d", parameters)
+local bind_max3 = args.signature("MaxPool3d", fields_of(3))
 
---- The largest element under each window of volumes [n, c, d, h, w]. kernel_size and stride: one number or {depth,
---- height, width}; padding: one number, three, or {head, tail, top, bottom, left, right}; ceil_mode as of
---- nn.MaxPool2d. (kernel_size, stride = kernel_size, pad_mode = "valid", padding = 0, ceil_mode)
+--- The largest element under each window of volumes [n, c, d, h, w]. (kernel_size, stride = kernel_size, pad_mode =
+--- "valid", padding = 0, ceil_mode)
 function M.MaxPool3d:init(...) init_volumes(self, bind_max3(...), M.MaxPool2d) end
 M.MaxPool3d.construct = over_volumes
 M.MaxPool3d.extra = extra
 
 M.AvgPool3d = Cell:extend "AvgPool3d"
-local bind_average3 = args.signature("AvgPool3d", { parameters[1], parameters[2], parameters[3], parameters[4],
-  parameters[5], { "count_include_pad", "boolean", true } })
+local bind_average3 = args.signature("AvgPool3d", fields_of(3, true))
 
---- The mean under each window of volumes [n, c, d, h, w], with the sizes of nn.MaxPool3d; count_include_pad as of
---- nn.AvgPool2d. (kernel_size, stride = kernel_size, pad_mode = "valid", padding = 0, ceil_mode, count_include_pad =
---- true)
+--- The mean under each window of volumes [n, c, d, h, w]. What a window of ceil_mode covers behind the padding does
+--- not count. (kernel_size, stride = kernel_size, pad_mode = "valid", padding = 0, ceil_mode, count_include_pad = true)
 function M.AvgPool3d:init(...) init_volumes(self, bind_average3(...), M.AvgPool2d) end
 M.AvgPool3d.construct = over_volumes
 M.AvgPool3d.extra = extra
@@ -235,8 +235,9 @@ local function check_sizes(v)
     return ("expected one or two sizes of at least 1, or -1 for the input's, got %s"):format(errors.show(v))
   end
 end
-local image_size = { "output_size", "integer|integers", required = true, check = check_sizes }
-local sequence_size = { "output_size", "integer", required = true, min = 1 }
+local image_size = { "output_size", "integer|integers", required = true, check = check_sizes,
+  doc = "the result's size: one number or {height, width}; -1 keeps the input's" }
+local sequence_size = { "output_size", "integer", required = true, min = 1, doc = "the result's length" }
 
 local function over_pieces(self, x, operator)
   local sizes = pair(self.output_size)

@@ -31,7 +31,8 @@ local kinds = {
   },
 }
 
-local nonlinearity = { "nonlinearity", "string", "tanh", choices = { "tanh", "relu" } }
+local nonlinearity = { "nonlinearity", "string", "tanh", choices = { "tanh", "relu" },
+  doc = "the function of the sum" }
 
 -- A zero, or another number, of this shape.
 local function filled(value, shape, dtype) return ops.broadcast_to(core.tensor(value):astype(dtype), shape) end
@@ -176,13 +177,18 @@ function Step:extra() return ("%d -> %d"):format(self.input_size, self.hidden_si
 --------------------------------------------------------------------------------------------------------------- classes
 
 for name, kind in pairs(kinds) do
-  local sizes = { { "input_size", "integer", required = true, min = 1 },
-    { "hidden_size", "integer", required = true, min = 1 } }
-  local has_bias = { "has_bias", "boolean", true }
-  local layers = { sizes[1], sizes[2], { "num_layers", "integer", 1, min = 1 } }
+  local sizes = { { "input_size", "integer", required = true, min = 1, doc = "size of one step of x" },
+    { "hidden_size", "integer", required = true, min = 1, doc = "size of the state" } }
+  local has_bias = { "has_bias", "boolean", true, doc = "there are biases bias_ih and bias_hh" }
+  local layers = { sizes[1], sizes[2], { "num_layers", "integer", 1, min = 1,
+    doc = "layers, each of which reads the results of the one before it" } }
   if name == "RNN" then layers[#layers + 1] = nonlinearity end
-  for _, field in ipairs { has_bias, { "batch_first", "boolean", false },
-    { "dropout", "number", 0, min = 0, below = 1 }, { "bidirectional", "boolean", false } } do
+  for _, field in ipairs { has_bias,
+    { "batch_first", "boolean", false, doc = "true: x and y are [n, t, ..]; false: [t, n, ..]" },
+    { "dropout", "number", 0, min = 0, below = 1,
+      doc = "the probability of a zero between layers, in training; above 0 it needs num_layers of 2 or more" },
+    { "bidirectional", "boolean", false,
+      doc = "each layer also reads the steps from the last to the first; y has 2 hidden_size numbers a step" } } do
     layers[#layers + 1] = field
   end
   local bind_layers = args.signature(name, layers)

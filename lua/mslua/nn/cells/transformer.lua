@@ -14,14 +14,17 @@ local norm = require "mslua.nn.cells.norm"
 local M = {}
 
 local fields = {
-  { "d_model", "integer", required = true, min = 1 },
-  { "nhead", "integer", required = true, min = 1 },
-  { "dim_feedforward", "integer", 2048, min = 1 },
-  { "dropout", "number", 0.1, min = 0, below = 1 },
-  { "activation", "string", "relu", choices = { "relu", "gelu" } },
-  { "layer_norm_eps", "number", 1e-5, above = 0 },
-  { "batch_first", "boolean", false },
-  { "norm_first", "boolean", false },
+  { "d_model", "integer", required = true, min = 1, doc = "size of each position; a multiple of nhead" },
+  { "nhead", "integer", required = true, min = 1, doc = "heads of attention, each of d_model / nhead" },
+  { "dim_feedforward", "integer", 2048, min = 1, doc = "size between the two dense layers" },
+  { "dropout", "number", 0.1, min = 0, below = 1,
+    doc = "the probability of a zero in the results of attention, activation and last dense layer, in training" },
+  { "activation", "string", "relu", choices = { "relu", "gelu" },
+    doc = "the function between the two dense layers; \"gelu\" is exact, not the tanh formula" },
+  { "layer_norm_eps", "number", 1e-5, above = 0, doc = "epsilon of each nn.LayerNorm" },
+  { "batch_first", "boolean", false, doc = "true: sequences are [n, t, d_model]; false: [t, n, d_model]" },
+  { "norm_first", "boolean", false,
+    doc = "true: the input of each part is normalised; false: the sum of input and result, as in the paper" },
 }
 
 local function attention(a)
@@ -119,7 +122,9 @@ end
 
 local function stack_fields(name)
   return {
-    { name, "cell", required = true }, { "num_layers", "integer", required = true, min = 1 }, { "norm", "cell" },
+    { name, "cell", required = true, doc = "the first layer; the others are made with its arguments" },
+    { "num_layers", "integer", required = true, min = 1, doc = "layers of the stack" },
+    { "norm", "cell", doc = "a cell that is applied to the last layer's result; default: none" },
   }
 end
 

@@ -7,8 +7,9 @@ local convolution = require "mslua.nn.convolution"
 local Upsample = Cell:extend "Upsample"
 
 local bind = args.signature("Upsample", {
-  { "scale_factor", "integer|integers", required = true, min = 1 },
-  { "mode", "string", "nearest", choices = { "nearest" } },
+  { "scale_factor", "integer|integers", required = true, min = 1,
+    doc = "how often a pixel is repeated: one number or {height, width}" },
+  { "mode", "string", "nearest", choices = { "nearest" }, doc = "each new pixel is a copy of the nearest one" },
 })
 
 --- Repeats the pixels of images: `nn.Upsample(2)`, `nn.Upsample {2, 3}` for height and width. (scale_factor, mode =

@@ -5,7 +5,7 @@ local ops = require "mslua.ops"
 
 local BCELoss = loss.Elementwise:extend "BCELoss"
 local bind_bce = args.signature("BCELoss", {
-  { "weight", "tensor" }, { "reduction", "string", "mean", choices = loss.reductions },
+  loss.element_weight, loss.reduction "mean",
 })
 
 --- -y log(p) - (1 - y) log(1 - p) for probabilities p, whose logarithms stop at that of 1e-12. weight: of the elements.

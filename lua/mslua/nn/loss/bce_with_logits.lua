@@ -5,7 +5,9 @@ local ops = require "mslua.ops"
 
 local BCEWithLogitsLoss = loss.Elementwise:extend "BCEWithLogitsLoss"
 local bind_bce_logits = args.signature("BCEWithLogitsLoss", {
-  { "reduction", "string", "mean", choices = loss.reductions }, { "weight", "tensor" }, { "pos_weight", "tensor" },
+  loss.reduction "mean", loss.element_weight,
+  { "pos_weight", "tensor",
+    doc = "[classes], the factor of each class's part for the label 1, -y log(sigmoid(x)); default: 1 each" },
 })
 
 --- BCELoss of sigmoid(x) for any x. weight: of the elements; pos_weight: of the positive part of each class. (reduction

@@ -6,7 +6,8 @@ local ops = require "mslua.ops"
 
 local CosineEmbeddingLoss = loss.Loss:extend "CosineEmbeddingLoss"
 local bind = args.signature("CosineEmbeddingLoss", {
-  { "margin", "number", 0, min = -1, max = 1 }, { "reduction", "string", "mean", choices = loss.reductions },
+  { "margin", "number", 0, min = -1, max = 1, doc = "vectors with label -1 have no loss up to this cosine" },
+  loss.reduction "mean",
 })
 
 --- 1 - cos(a, b) where the label is 1, max(0, cos(a, b) - margin) where it is -1, of vectors a and b, [n, size], and

@@ -8,10 +8,7 @@ local ops = require "mslua.ops"
 local CrossEntropyLoss = loss.Loss:extend "CrossEntropyLoss"
 CrossEntropyLoss.of_classes = true  -- its logits have a number for each class
 local bind_cross = args.signature("CrossEntropyLoss", {
-  { "reduction", "string", "mean", choices = loss.reductions },
-  { "ignore_index", "integer", -100 },
-  { "label_smoothing", "number", 0, min = 0, max = 1 },
-  { "weight", "tensor" },
+  loss.reduction "mean", loss.ignore_index, loss.label_smoothing, loss.class_weight,
 })
 
 --- PyTorch's CrossEntropyLoss of ids: logits [.., classes], labels int32 [..]. A label ignore_index has no loss and

@@ -4,7 +4,9 @@ local loss = require "mslua.nn.loss"
 local ops = require "mslua.ops"
 
 local DiceLoss = loss.Loss:extend "DiceLoss"
-local bind = args.signature("DiceLoss", { { "smooth", "number", 1e-5, above = 0 } })
+local bind = args.signature("DiceLoss", {
+  { "smooth", "number", 1e-5, above = 0, doc = "added to the divisor, so that it is never 0" },
+})
 
 --- 1 - 2 sum(x y) / (sum(x^2) + sum(y^2) + smooth) of probabilities x and a mask y of one shape (Milletari et al.,
 --- 2016), over the whole batch; evaluation takes each row by itself. (smooth = 1e-5)

@@ -6,8 +6,9 @@ local ops = require "mslua.ops"
 
 local FocalLoss = loss.Loss:extend "FocalLoss"
 local bind = args.signature("FocalLoss", {
-  { "weight", "tensor" }, { "gamma", "number", 2, min = 0 },
-  { "reduction", "string", "mean", choices = loss.reductions },
+  loss.class_weight,
+  { "gamma", "number", 2, min = 0, doc = "the exponent of 1 - p: the greater, the less does an easy label count" },
+  loss.reduction "mean",
 })
 
 --- -weight[y] (1 - p)^gamma log(p) of p = softmax(logits)[y] (Lin et al., 2017), for logits [.., classes] and ids y,

@@ -5,7 +5,8 @@ local ops = require "mslua.ops"
 
 local HuberLoss = loss.Elementwise:extend "HuberLoss"
 local bind = args.signature("HuberLoss", {
-  { "reduction", "string", "mean", choices = loss.reductions }, { "delta", "number", 1, above = 0 },
+  loss.reduction "mean",
+  { "delta", "number", 1, above = 0, doc = "the largest difference whose square counts" },
 })
 
 --- d^2 / 2 where the absolute difference d is at most delta, delta (d - delta / 2) elsewhere. (reduction = "mean",

@@ -11,8 +11,23 @@ local M = {}
 local Loss = Cell:extend "Loss"
 M.Loss = Loss
 
---- The values of the argument `reduction`.
-M.reductions = { "mean", "sum", "none" }
+--- The argument `reduction`.
+---@param default "mean"|"sum"|"none"
+---@return mslua.Field
+function M.reduction(default)
+  return { "reduction", "string", default, choices = { "mean", "sum", "none" },
+    doc = '"mean": the mean of the losses; "sum": their sum; "none": the losses themselves' }
+end
+
+--- The argument `weight` of losses of single elements.
+M.element_weight = { "weight", "tensor",
+  doc = "factors of the elements' losses, of a shape that broadcasts to theirs; default: 1 each" }
+
+--- The arguments of losses of class ids.
+M.ignore_index = { "ignore_index", "integer", -100, doc = "a label that has no loss and does not count in the mean" }
+M.label_smoothing = { "label_smoothing", "number", 0, min = 0, max = 1,
+  doc = "the share of each label that is spread over all classes" }
+M.class_weight = { "weight", "tensor", doc = "[classes], the factor of each class's losses; default: 1 each" }
 
 -- The axes of x from `first` on.
 local function axes_from(x, first)

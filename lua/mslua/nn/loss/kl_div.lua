@@ -5,7 +5,9 @@ local ops = require "mslua.ops"
 
 local KLDivLoss = loss.Elementwise:extend "KLDivLoss"
 local bind = args.signature("KLDivLoss", {
-  { "reduction", "string", "mean", choices = { "mean", "batchmean", "sum", "none" } },
+  { "reduction", "string", "mean", choices = { "mean", "batchmean", "sum", "none" },
+    doc = '"mean": the mean of the elements\' losses; "batchmean": their sum divided by the number of rows; "sum": '
+      .. 'their sum; "none": the losses themselves' },
 })
 
 --- y (log(y) - x) of probabilities y and logarithms of probabilities x, 0 where y is 0; "mean" is over all elements,

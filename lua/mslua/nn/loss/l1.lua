@@ -4,7 +4,7 @@ local loss = require "mslua.nn.loss"
 local ops = require "mslua.ops"
 
 local L1Loss = loss.Elementwise:extend "L1Loss"
-local bind_l1 = args.signature("L1Loss", { { "reduction", "string", "mean", choices = loss.reductions } })
+local bind_l1 = args.signature("L1Loss", { loss.reduction "mean" })
 
 --- Absolute difference, averaged. (reduction = "mean")
 function L1Loss:init(...) self.reduction = bind_l1(...).reduction end

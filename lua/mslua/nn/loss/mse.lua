@@ -4,7 +4,7 @@ local loss = require "mslua.nn.loss"
 local ops = require "mslua.ops"
 
 local MSELoss = loss.Elementwise:extend "MSELoss"
-local bind_mse = args.signature("MSELoss", { { "reduction", "string", "mean", choices = loss.reductions } })
+local bind_mse = args.signature("MSELoss", { loss.reduction "mean" })
 
 --- Squared difference, averaged. (reduction = "mean")
 function MSELoss:init(...) self.reduction = bind_mse(...).reduction end

@@ -6,9 +6,7 @@ local ops = require "mslua.ops"
 
 local NLLLoss = loss.Loss:extend "NLLLoss"
 local bind = args.signature("NLLLoss", {
-  { "weight", "tensor" }, { "ignore_index", "integer", -100 },
-  { "reduction", "string", "mean", choices = loss.reductions },
-  { "label_smoothing", "number", 0, min = 0, max = 1 },
+  loss.class_weight, loss.ignore_index, loss.reduction "mean", loss.label_smoothing,
 })
 
 --- -weight[y] x[y] of logarithms of probabilities x, [.., classes], and ids y, int32 [..]; "mean" divides the sum by

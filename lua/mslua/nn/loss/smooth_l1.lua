@@ -5,7 +5,7 @@ local ops = require "mslua.ops"
 
 local SmoothL1Loss = loss.Elementwise:extend "SmoothL1Loss"
 local bind_smooth = args.signature("SmoothL1Loss", {
-  { "beta", "number", 1, above = 0 }, { "reduction", "string", "none", choices = loss.reductions },
+  { "beta", "number", 1, above = 0, doc = "the difference from which on the loss is linear" }, loss.reduction "none",
 })
 
 --- d^2 / (2 beta) where the absolute difference d is below beta, d - beta / 2 elsewhere. (beta = 1, reduction = "none")

@@ -6,7 +6,8 @@ local ops = require "mslua.ops"
 local SoftmaxCrossEntropyWithLogits = loss.Loss:extend "SoftmaxCrossEntropyWithLogits"
 SoftmaxCrossEntropyWithLogits.of_classes = true  -- its logits have a number for each class
 local bind_softmax = args.signature("SoftmaxCrossEntropyWithLogits", {
-  { "sparse", "boolean", false }, { "reduction", "string", "none", choices = loss.reductions },
+  { "sparse", "boolean", false, doc = "true: labels are ids, int32 [..]; false: rows of probabilities, [.., classes]" },
+  loss.reduction "none",
 })
 
 --- -log softmax(logits)[label]. `sparse`: labels are ids, else rows of probabilities. (sparse = false, reduction =

@@ -7,7 +7,7 @@ local ops = require "mslua.ops"
 
 local SpanLoss = loss.Loss:extend "SpanLoss"
 
-local bind = args.signature("SpanLoss", { { "reduction", "string", "mean", choices = loss.reductions } })
+local bind = args.signature("SpanLoss", { loss.reduction "mean" })
 
 --- The loss of a network that points at the first and the last token of an answer, such as Bert with head "qa": logits
 --- [n, t, 2] and int32 [n, 2], the numbers of the first and the last token from 0. It is half the cross entropy of the

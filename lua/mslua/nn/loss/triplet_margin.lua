@@ -6,8 +6,11 @@ local ops = require "mslua.ops"
 
 local TripletMarginLoss = loss.Loss:extend "TripletMarginLoss"
 local bind = args.signature("TripletMarginLoss", {
-  { "p", "number", 2, min = 1 }, { "swap", "boolean", false }, { "eps", "number", 1e-6, above = 0 },
-  { "reduction", "string", "mean", choices = loss.reductions }, { "margin", "number", 1, above = 0 },
+  { "p", "number", 2, min = 1, doc = "the norm of a difference; 2 is the Euclidean one" },
+  { "swap", "boolean", false, doc = "the distance of positive and negative counts where it is the smaller one" },
+  { "eps", "number", 1e-6, above = 0, doc = "added to each difference, so that the norm has a derivative" },
+  loss.reduction "mean",
+  { "margin", "number", 1, above = 0, doc = "how much farther the negative example is to be than the positive one" },
 })
 
 --- max(0, d(x, positive) - d(x, negative) + margin) of three tensors [n, size], where d is the p-norm of the difference
