@@ -2,7 +2,7 @@
 local ms = require "mslua"
 local nn, ops = ms.nn, ms.ops
 
-local p = ms.params { in_dim = 32, hidden_dim = 16, out_dim = 16, batch_size = 2, steps = 1000 }
+local p = ms.params { in_dim = 32, hidden_dim = 16, out_dim = 16, batch_size = 2, steps = 1000, epochs = 1000 }
 
 local Net = nn.Cell:extend "Net"
 
@@ -25,5 +25,5 @@ return ms.recipe {
   network = function() return Net() end,
   loss = nn.MSELoss(),
   optimizer = nn.Momentum { learning_rate = 0.2, momentum = 0.1 },
-  train = { epochs = 1000 },
+  train = { epochs = p.epochs },
 }

@@ -1,5 +1,6 @@
 #include "core/checkpoint/unfinished_save.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -95,10 +95,11 @@ TEST_F(UnfinishedSaveTest, WritesWhatItsProcessWouldHaveWritten) {
 TEST_F(UnfinishedSaveTest, TheNextSaveIsInItsPlace) {
   Save(4, 1000);
   Save(8, 900);
-  Save(12, 5000);  // needs more memory
   const auto second = UnfinishedSave::Open(kept_[0]);
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_EQ((*second)->run().step, 8);
+  Save(12, 5000);  // needs more memory
+  EXPECT_EQ(UnfinishedSave::Open(kept_[0]).status().code(), absl::StatusCode::kNotFound);
   const auto third = UnfinishedSave::Open(kept_[4]);
   ASSERT_TRUE(third.ok()) << third.status();
   fs::remove_all(PathOf(12));

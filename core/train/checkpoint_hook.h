@@ -31,7 +31,7 @@ struct CheckpointOptions {
   std::string resumed_from;  // the checkpoint's folder, when this run resumed from one
   // What the saves count from, where several ranks save (ShareLineage); else BeginLineage says it.
   absl::optional<checkpoint::Lineage> lineage;
-  bool keep_best = false;      // BestIsDue is called: one more checkpoint, in the folder "best" of the directory
+  bool keep_best = false;  // BestIsDue is called: one more checkpoint, in the folder "best" of the directory
   // The process may end at any moment, and training continues all the same: it waits for a best checkpoint, and for
   // one that ranks write together; what else async_save writes is kept by `keep_unfinished` until it is there.
   bool recovers = false;

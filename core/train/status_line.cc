@@ -69,6 +69,13 @@ std::string StatusText(const StatusFields& f, int columns) {
   return text.substr(0, static_cast<size_t>(std::max(columns, 0)));
 }
 
+int64_t StepsPerLook(double step_seconds) {
+  constexpr double kLook = 1e-3;
+  constexpr int64_t kMost = 64;
+  if (step_seconds * static_cast<double>(kMost) <= kLook) return kMost;
+  return std::max<int64_t>(1, static_cast<int64_t>(kLook / step_seconds));
+}
+
 StatusLine::StatusLine(Progress* progress, const Options& options)
     : progress_(progress),
       console_(progress->console),
@@ -102,8 +109,8 @@ Status StatusLine::AtStep(const TrainState& s) {
   const auto now = Clock::now();
   const double planned = PlannedSeconds();
   // The first step of this process also makes the kernels ready.
-  if (seen_ >= 0 && s.step == seen_ + 1)
-    pace_.Add(std::chrono::duration<double>(now - step_at_).count() - (planned - planned_by_then_));
+  if (seen_ >= 0 && s.step > seen_)
+    pace_.Add(std::chrono::duration<double>(now - step_at_).count() - (planned - planned_by_then_), s.step - seen_);
   seen_ = s.step;
   step_at_ = now;
   planned_by_then_ = planned;
@@ -175,6 +182,7 @@ void StatusLine::Draw(const TrainState& s, Clock::time_point now) {
   pace_.Settle();
   AddMark(s, now);
   while (marks_.size() > 2 && now - marks_.front().at > kWindow) marks_.pop_front();
+  stride_ = StepsPerLook(pace_.Median());
   if (options_.style == Options::Style::kLines) {
     if (console_ != nullptr) console_->Flush();
     std::fprintf(options_.out, "%s\n", StatusText(FieldsOf(s), INT_MAX).c_str());

@@ -4,6 +4,7 @@
 //   epoch 3/10  mean loss 0.052  12.3 s  eval loss 0.062
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -38,6 +39,10 @@ std::string ClockText(double seconds);
 // "812", "8.4k", "1.2M".
 std::string RateText(double rate);
 
+// Of steps that take so long, how many pass until the line looks at the next one: about a millisecond's, at most 64, so
+// that looking costs little beside short steps and the line still follows steps that become longer.
+int64_t StepsPerLook(double step_seconds);
+
 // Draws the line at most ten times a second, below what the console prints, which hides it first.
 class StatusLine : public TrainHook {
  public:
@@ -57,7 +62,7 @@ class StatusLine : public TrainHook {
   void Hide();
   void Show();
 
-  int64_t NextStep(const TrainState& s) override { return seen_ == s.step ? s.step + 1 : s.step; }
+  int64_t NextStep(const TrainState& s) override { return seen_ < 0 ? s.step : std::max(s.step, seen_ + stride_); }
   bool only_reads() const override { return true; }
   Status AtStep(const TrainState& s) override;
   Status AtEpochBegin(const TrainState& s) override;
@@ -80,8 +85,9 @@ class StatusLine : public TrainHook {
   Console* const console_;  // outlives it; null: there is none
   const Options options_;
   bool drawn_ = false;
-  std::string text_;  // of the line that was drawn last
-  int64_t seen_ = -1, evaluations_ = 0;
+  std::string text_;                // of the line that was drawn last
+  int64_t seen_ = -1, stride_ = 1;  // the step that was looked at last; it looks at each stride_th
+  int64_t evaluations_ = 0;
   Clock::time_point drawn_at_, epoch_begun_;
   struct Mark {
     Clock::time_point at;

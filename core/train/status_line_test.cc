@@ -73,5 +73,13 @@ TEST(StatusText, TimesAndRates) {
   EXPECT_EQ(RateText(1234567), "1.2M");
 }
 
+TEST(StatusLine, LooksAtShortStepsSeldom) {
+  EXPECT_EQ(StepsPerLook(0), 64);
+  EXPECT_EQ(StepsPerLook(1e-6), 64);
+  EXPECT_EQ(StepsPerLook(1e-4), 10);
+  EXPECT_EQ(StepsPerLook(6e-4), 1);
+  EXPECT_EQ(StepsPerLook(5), 1);
+}
+
 }  // namespace
 }  // namespace mslua

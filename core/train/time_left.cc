@@ -14,16 +14,17 @@ int64_t PlannedWork::Left(int64_t done, int64_t last) const {
   return times + (at_end_ && !falls_on(every_) && !falls_on(epoch_every_) ? 1 : 0);
 }
 
-void StepPace::Add(double seconds) {
-  constexpr size_t kSteps = 50;
+void StepPace::Add(double seconds, int64_t steps) {
+  constexpr size_t kTimes = 50;
   constexpr double kLong = 3;
-  last_.push_back(seconds);
-  if (last_.size() > kSteps) last_.pop_front();
-  ++steps_;
-  if (typical_ <= 0 || seconds <= kLong * typical_) return;
+  last_.push_back(seconds / static_cast<double>(steps));
+  if (last_.size() > kTimes) last_.pop_front();
+  steps_ += steps;
+  const double expected = static_cast<double>(steps) * typical_;
+  if (typical_ <= 0 || seconds <= kLong * expected) return;
   if (between_++ == 0) first_between_ = steps_;
   last_between_ = steps_;
-  between_seconds_ += seconds - typical_;
+  between_seconds_ += seconds - expected;
 }
 
 double StepPace::Median() const {

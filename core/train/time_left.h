@@ -58,9 +58,9 @@ class TimedWork {
 // How long steps take, by those of late.
 class StepPace {
  public:
-  // One more step, with what it waited for, without planned work.
-  void Add(double seconds);
-  // The median of the last 50 steps; 0: not known yet.
+  // So many steps in a row took so long together, with what they waited for, without planned work.
+  void Add(double seconds, int64_t steps = 1);
+  // Seconds of a step, the median of the last 50 times; 0: not known yet.
   double Median() const;
   // Of so many further steps. What takes three times as long as a step has come between, such as a function of the
   // user after each epoch: it is expected again once it has come twice, in the same distance.

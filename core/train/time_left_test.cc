@@ -120,6 +120,8 @@ TEST(TimeLeft, FollowsStepsThatBecomeSlower) {
   for (int i = 0; i < 100; ++i) pace.Add(0.1);
   for (int i = 0; i < 50; ++i) pace.Add(0.2);
   EXPECT_NEAR(TimeLeft(pace, {}, 150, 250), 20, 1e-9);
+  for (int i = 0; i < 50; ++i) pace.Add(3, 10);  // ten steps at a time
+  EXPECT_NEAR(TimeLeft(pace, {}, 650, 750), 30, 1e-9);
   EXPECT_EQ(TimeLeft(pace, {}, 250, 250), 0);
   EXPECT_EQ(TimeLeft(pace, {}, 260, 250), 0);
 }
