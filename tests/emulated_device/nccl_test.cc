@@ -341,6 +341,72 @@ TEST(Rank, Graphs) {
   }
 }
 
+// Buckets change where values lie and when they travel, not a bit of them: over NCCL, and through host memory.
+TEST(Rank, Buckets) {
+  if (getenv(kVariable) == nullptr) GTEST_SKIP() << "started by Nccl";
+  auto joined = Join(NcclUse::kAlways);
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  Place* const place = joined->get();
+  std::vector<int64_t> all;
+  for (int r = 0; r < place->groups->size(); ++r) all.push_back(r);
+  const auto make = [&](bool buckets) {
+    GraphBuilder g;
+    const Value w = Mul(g, g.Input("w", kData, {DType::kF32, {7, 7}}), 0.3);
+    Value h = g.Input("x", kData, {DType::kF32, {5, 7}});
+    std::vector<Value> sums;
+    for (int i = 0; i < 9; ++i) {
+      h = g.Op("tanh", {g.Op("matmul", {h, w})});
+      const Value part = i % 3 == 0 ? Cast(g, h, DType::kBF16) : i % 2 == 0 ? h : Reshape(g, h, {35});
+      const std::string op = i < 5 ? "sum" : "mean";
+      sums.push_back(g.Op("all_reduce", {part}, {{"group", all}, {"op", op}, {"fusion", int64_t{buckets ? 1 : 0}}}));
+    }
+    for (size_t i = 0; i < sums.size(); ++i) g.Output(absl::StrCat("y", i), Mul(g, sums[i], 0.5));
+    return *g.Finish();
+  };
+  std::vector<float> x(35), w(49);
+  for (size_t i = 0; i < x.size(); ++i)
+    x[i] = static_cast<float>((i * 7 + static_cast<size_t>(place->groups->rank()) * 13) % 29) / 29;
+  for (size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i * 5 % 17) / 17 - 0.5f;
+  for (const bool staged : {false, true}) {
+    std::vector<std::string> bits[2];
+    for (const bool buckets : {false, true}) {
+      CompileOptions options;
+      options.groups = place->groups.get();
+      options.device = place->device;
+      if (!staged) {
+        auto world = NcclWorld::Make(place->groups, place->device, NcclUse::kAlways, [](const std::string&) {});
+        ASSERT_TRUE(world.ok()) << world.status();
+        options.nccl = *std::move(world);
+      }
+      const auto executable = Executable::Compile(make(buckets), nullptr, options);
+      ASSERT_TRUE(executable.ok()) << executable.status();
+      const std::vector<Node>& nodes = (*executable)->graph().nodes;
+      EXPECT_EQ(std::count_if(nodes.begin(), nodes.end(),
+                              [](const Node& n) { return n.op->name == "all_reduce_start"; }),
+                buckets ? 4 : 0);
+      const auto& launches = (*executable)->launches();
+      const auto over = [&](const char* name) {
+        return std::any_of(launches.begin(), launches.end(),
+                           [&](const auto& launch) { return std::string(launch.second) == name; });
+      };
+      EXPECT_EQ(over("nccl"), !staged);
+      EXPECT_EQ(over("staged"), staged);
+      // The second run is the captured one.
+      for (int run = 0; run < 2; ++run) {
+        ASSERT_TRUE((*executable)->BindInput("x", x.data()).ok() && (*executable)->BindInput("w", w.data()).ok());
+        const Status status = (*executable)->Run();
+        ASSERT_TRUE(status.ok()) << status;
+        for (int o = 0; o < 9; ++o) {
+          const TensorView y = (*executable)->Output(o);
+          bits[buckets ? 1 : 0].emplace_back(static_cast<const char*>(y.data), static_cast<size_t>(y.type.bytes()));
+        }
+      }
+    }
+    EXPECT_EQ(bits[0].size(), 18u);
+    EXPECT_TRUE(bits[0] == bits[1]) << (staged ? "through host memory" : "over NCCL");
+  }
+}
+
 // EMULATED_NCCL_FAULT makes rank 1's 5th call fail.
 TEST(Rank, Fault) {
   if (getenv(kVariable) == nullptr) GTEST_SKIP() << "started by Nccl";
@@ -442,6 +508,13 @@ TEST(Nccl, Conformance) {
 TEST(Nccl, GraphsGiveWhatTheyGiveOnTheCpu) {
   for (int n : {2, 4}) {
     Ranks ranks(n, "Graphs");
+    for (int r = 0; r < n; ++r) EXPECT_EQ(ranks.Wait(r), 0) << "rank " << r << " of " << n;
+  }
+}
+
+TEST(Nccl, BucketsGiveTheBitsOfReductionsAlone) {
+  for (int n : {2, 4}) {
+    Ranks ranks(n, "Buckets");
     for (int r = 0; r < n; ++r) EXPECT_EQ(ranks.Wait(r), 0) << "rank " << r << " of " << n;
   }
 }
