@@ -381,9 +381,9 @@ TEST(Rank, Buckets) {
       const auto executable = Executable::Compile(make(buckets), nullptr, options);
       ASSERT_TRUE(executable.ok()) << executable.status();
       const std::vector<Node>& nodes = (*executable)->graph().nodes;
-      EXPECT_EQ(std::count_if(nodes.begin(), nodes.end(),
-                              [](const Node& n) { return n.op->name == "all_reduce_start"; }),
-                buckets ? 4 : 0);
+      EXPECT_EQ(
+          std::count_if(nodes.begin(), nodes.end(), [](const Node& n) { return n.op->name == "all_reduce_start"; }),
+          buckets ? 4 : 0);
       const auto& launches = (*executable)->launches();
       const auto over = [&](const char* name) {
         return std::any_of(launches.begin(), launches.end(),
