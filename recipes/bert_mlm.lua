@@ -111,6 +111,9 @@ function Net:construct(ids)
   return ops.reduce_sum(losses) / ops.maximum(ops.reduce_sum(counts), 1)
 end
 
+-- Ids give the logits of all tokens [n, t, vocab]: what is exported.
+function Net:predict(ids) return Bert.construct(self, ids, nil, ops.not_equal(ids, 0)) end
+
 function Net:rows(ids)
   local losses, counts = self:losses(ids)
   return ops.reduce_sum(losses, 2) / ops.maximum(ops.reduce_sum(counts, 2), 1)

@@ -363,8 +363,6 @@ StatusOr<Fd> ConnectTcp(const Endpoint& endpoint, MonotonicTime deadline) {
 
 Status SetTcpOptions(const Fd& fd) {
   RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1));
-  // Heartbeats that a full queue on the way has dropped are sent again at even intervals, not ever more seldom.
-  RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, 1));
   RETURN_IF_ERROR(SetOption(fd, SOL_SOCKET, SO_KEEPALIVE, 1));
   RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1));
   RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1));

@@ -285,4 +285,22 @@ MSLUA_OPERATOR(gather) {
 
 MSLUA_ONNX(gather) { c.Result(c.Op("Gather", {c.In(0), c.In(1)}, {{"axis", c.attrs().Int("axis")}})); }
 
+// ScatterND adds to rows of the first dimension.
+MSLUA_ONNX(scatter_sum) {
+  const int64_t axis = c.attrs().Int("axis"), rank = c.TypeIn(1).rank(), indexed = c.TypeIn(0).rank();
+  std::string updates = c.In(1);
+  std::vector<onnx::Dim> dims = c.DimsOut(0, {"size"});
+  std::vector<int64_t> forth, back;
+  if (axis > 0) {
+    for (int64_t d = 0; d < rank; ++d) forth.push_back(d < indexed ? axis + d : d < indexed + axis ? d - indexed : d);
+    for (int64_t d = 0; d < c.TypeOut().rank(); ++d) back.push_back(d < axis ? d + 1 : d == axis ? 0 : d);
+    updates = c.Transpose(updates, forth);
+    std::rotate(dims.begin(), dims.begin() + axis, dims.begin() + axis + 1);
+  }
+  const std::string zeros = c.Op("Expand", {c.Number(0, c.TypeOut().dtype), c.Shape(dims)});
+  const std::string indices = c.Op("Unsqueeze", {c.Cast(c.In(0), DType::kI64), c.Ints({-1})});
+  const std::string sums = c.Op("ScatterND", {zeros, indices, updates}, {{"reduction", std::string("add")}});
+  c.Result(axis > 0 ? c.Transpose(sums, back) : sums);
+}
+
 }  // namespace mslua

@@ -27,8 +27,10 @@ local bind = args.signature("Model", {
 })
 
 --- A network with its loss, optimizer and metrics: `ms.Model(net, {loss_fn = loss, optimizer = opt, metrics =
---- {"top1"}})`. Without loss_fn the network gives the loss. steps, a list of {name =, loss = function(net, columns...),
---- optimizer =, params = "^generator%."}, stands instead of both: each batch makes all of the steps, in their order.
+--- {"top1"}})`. Without loss_fn the network gives the loss. A network that has a method predict(x) is exported, and
+--- used by `mslua predict`, as that, and by its construct otherwise. steps, a list of {name =, loss = function(net,
+--- columns...), optimizer =, params = "^generator%."}, stands instead of loss_fn and optimizer: each batch makes all of
+--- the steps, in their order.
 --- amp "bf16": matrix products, convolutions and what follows them compute in bfloat16; norms of rows, sums, losses and
 --- parameters stay f32.
 function Model:init(...)
@@ -393,13 +395,15 @@ end
 ---@package
 function Model:predict_graph(part, plain, own_rows)
   self.network:_as_root()
-  if not self.loss_fn and not self.steps then
+  local predicts = self.network.predict ~= nil
+  if not predicts and not self.loss_fn and not self.steps then
     errors.fail_at({ "network" }, "%s: the network gives its own loss: a prediction is what a network gives its loss, "
-      .. "loss = nn.MSELoss() in the recipe", core.options.verb)
+      .. "loss = nn.MSELoss() in the recipe, or what its method predict(x) gives", core.options.verb)
   end
+  local predict = predicts and wrap.prediction or wrap.output
   return core.build_eval {
     name = self.network.class_name .. ".predict", outputs = { "output" },
-    forward = function(...) return wrap.output(self.network, ...) end,
+    forward = function(...) return predict(self.network, ...) end,
     inputs = { unpack(part.columns, 1, part.inputs) }, amp = not plain and self.amp or nil,
     shard = not plain and parallel_context.shard() or nil, own_rows = own_rows,
   }

@@ -196,4 +196,15 @@ check.case("a network that gives its own loss is evaluated", function()
   model:train(1, images:batch(3), { callbacks = { ms.EvalCallback(images:batch(3)), ms.EarlyStopping() } })
 end)
 
+check.case("a network that gives its own loss predicts by its method", function()
+  local Auto = nn.Cell:extend "Auto"
+  function Auto:init() self.w = self:parameter("w", { 1 }, "ones") end
+  function Auto:construct(image) return ops.reduce_mean(ops.square(self:predict(image) - image)) end
+  local model = ms.Model(Auto(), { optimizer = nn.SGD { learning_rate = 0.1 } })
+  local part = { columns = { { name = "image", dtype = ms.float32, shape = { 3, 2 } } }, inputs = 1 }
+  check.fails("or what its method predict(x) gives", function() model:predict_graph(part) end)
+  function Auto:predict(image) return image * self.w * 0.5 end
+  check.equal(model:predict_graph(part):run(ms.ones { 3, 2 }):totable(), { { 0.5, 0.5 }, { 0.5, 0.5 }, { 0.5, 0.5 } })
+end)
+
 check.done()

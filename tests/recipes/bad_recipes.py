@@ -248,7 +248,7 @@ generator("nothing for a sample", "  --@\n    ", "GeneratorDataset: a sample has
 
 # ------------------------------------------------------------------------------------------------------ recipe's table
 train("unknown key of train", "epochs = 1, epoch = 3",
-      "recipe: train: unknown key 'epoch' (did you mean 'epochs'?); keys: epochs, steps, max_steps")
+      "recipe: train: unknown key 'epoch' (did you mean 'epochs'?); keys: epochs, steps, dataset_sink_mode")
 train("no epochs", "epochs = 0", "epochs: expected an integer, at least 1, got 0")
 train("half an epoch", "epochs = 1.5", "epochs: expected an integer, at least 1, got 1.5")
 train("epochs and steps", "epochs = 1, steps = 10", "epochs = 1 and steps = 10: give one of them")

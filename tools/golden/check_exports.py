@@ -15,8 +15,12 @@ import onnx
 MSLUA, RECIPES, WORK = (os.path.abspath(word) for word in sys.argv[1:4])
 NODE_MODULES = sys.argv[4] if len(sys.argv) > 4 else None
 HERE = os.path.dirname(os.path.abspath(__file__))
-DATA = {"wide_deep": "census", "cifar10": "cifar10", "lenet": "mnist", "gpt": "text", "llama": "text",
-        "shakespeare": "text"}
+# By what a recipe's name holds: the kind of its data, and of what another parameter names.
+DATA = {"wide_deep": {"data_path": "census"}, "dlrm": {"data_path": "criteo"}, "cifar10": {"data_path": "cifar10"},
+        "mnist": {"data_path": "mnist"}, "unet": {"data_path": "cifar10", "digits_path": "mnist"},
+        "bert": {"data_path": "news"}, "lora": {"data_path": "news"}, "en_de": {"data_path": "pairs"},
+        "gpt": {"data_path": "text"}, "llama": {"data_path": "text"}, "shakespeare": {"data_path": "text"}}
+WORDS = "man woman dog river house reads sees finds the a old green market game wins falls moon chip bank".split()
 TIMED = """
 const ort = require('onnxruntime-node'), fs = require('fs')
 const arrays = { float32: Float32Array, int32: Int32Array, int64: BigInt64Array, uint8: Uint8Array }
@@ -71,20 +75,54 @@ def make_census(folder):
                       draw.choice([">50K", "<=50K"]), sep=",", file=file)
 
 
+def sentence(draw, most=12):
+    return " ".join(draw.choice(WORDS) for _ in range(draw.randint(4, most)))
+
+
+def make_news(folder):
+    """Random files in the form of AG's News."""
+    draw = random.Random(1)
+    os.makedirs(folder)
+    for usage in "train", "test":
+        with open("%s/%s.csv" % (folder, usage), "w", encoding="ascii") as file:
+            for _ in range(400):
+                print('"%d","%s","%s"' % (draw.randint(1, 4), sentence(draw), sentence(draw)), file=file)
+
+
+def make_pairs(folder):
+    """Random files in the form of Multi30k."""
+    draw = random.Random(1)
+    os.makedirs(folder)
+    for part in "train", "val", "test_2016_flickr":
+        for language in "en", "de":
+            with open("%s/%s.%s" % (folder, part, language), "w", encoding="ascii") as file:
+                for _ in range(400):
+                    print(sentence(draw, 18), file=file)
+
+
+MAKERS = {"census": make_census, "news": make_news, "pairs": make_pairs}
+
+
+def stand_in(kind):
+    folder = os.path.join(WORK, kind)
+    if os.path.exists(folder):
+        return folder
+    if kind in MAKERS:
+        MAKERS[kind](folder)
+    else:
+        run(MSLUA, "data", "make", kind, folder, "--samples", "20000" if kind == "text" else "500")
+    return folder
+
+
 def words_of(path):
     """The recipe with small data and, where it has one, the preset of smoke tests."""
     text = open(path, encoding="utf-8").read()
     words = []
     if "data_path" in text:
-        kind = next((v for k, v in DATA.items() if k in os.path.basename(path)), None)
-        if kind is None:
+        kinds = next((v for k, v in DATA.items() if k in os.path.basename(path)), None)
+        if kinds is None:
             return None
-        data = os.path.join(WORK, kind)
-        if kind == "census" and not os.path.exists(data):
-            make_census(data)
-        if not os.path.exists(data):
-            run(MSLUA, "data", "make", kind, data, "--samples", "20000" if kind == "text" else "500")
-        words.append("data_path=" + data)
+        words += ["%s=%s" % (name, stand_in(kind)) for name, kind in kinds.items()]
     if "smoke" in text:
         words += ["--preset", "smoke"]
     return words

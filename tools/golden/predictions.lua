@@ -8,7 +8,9 @@ local path, ckpt, folder = ...
 ms.communication.init()
 local chunk = assert(loadfile(path))
 local recipe = chunk()
-local model = Model(recipe:make_network(), { loss_fn = recipe.loss })
+local model = Model(recipe:make_network(), {
+  loss_fn = recipe.loss, steps = recipe.steps and recipe:make_steps(1000),  -- of an epoch: schedules want a number
+})
 model.network:_as_root()
 local values = ms.load_checkpoint(ckpt)
 require("mslua.checkpoint").use_averages(values)
@@ -35,10 +37,32 @@ local function entry(name, tensor)
     table.concat(tensor.shape, ","), numbers(tensor))
 end
 
-local data = recipe:make_dataset "eval_dataset" or recipe:make_dataset "dataset"
-local schema = recipe:columns() or data:open():schema()
+local schema = recipe:columns() or (recipe:make_dataset "eval_dataset" or recipe:make_dataset "dataset"):open():schema()
+
+-- The first batch of samples of the shapes that are exported.
+local function first_batch()
+  local function fits(columns)
+    for i, column in ipairs(schema) do
+      for d = 2, #column.shape do
+        if columns[i].shape[d] ~= column.shape[d] then return false end
+      end
+    end
+    return true
+  end
+  for _, part in ipairs { "eval_dataset", "dataset" } do
+    local data = recipe:make_dataset(part)
+    local next_batch = data and data:create_tuple_iterator()
+    local columns = data and { next_batch() } or {}
+    while columns[1] do
+      if fits(columns) then return columns end
+      columns = { next_batch() }
+    end
+  end
+  error("no batch has samples of the shapes that are exported", 0)
+end
+
 for _, rows in ipairs { 1, 2, 7 } do
-  local columns, inputs, words = { data:create_tuple_iterator()() }, {}, {}
+  local columns, inputs, words = first_batch(), {}, {}
   local part = { columns = {}, inputs = math.max(1, #schema - 1) }
   for i = 1, part.inputs do
     local x = columns[i]

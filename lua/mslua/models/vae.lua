@@ -50,6 +50,9 @@ function M.Vae:construct(x, noise)
   return { logits = self:decode(mean + ops.exp(0.5 * log_variance) * noise), mean = mean, log_variance = log_variance }
 end
 
+--- Pictures give the pictures of the means of their codes, [n, c, 32, 32] of pixels between 0 and 1.
+function M.Vae:predict(x) return ops.sigmoid(self:decode((self:encode(x)))) end
+
 M.Elbo = loss.Loss:extend "Elbo"
 
 --- The negative evidence lower bound of a picture, in nats, of what Vae gives and the picture: the cross entropy of its

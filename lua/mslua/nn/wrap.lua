@@ -23,6 +23,10 @@ end
 ---@param network Cell
 function M.output(network, ...) return only(network, network(...)) end
 
+--- What a network predicts for these inputs by its method `predict`: one value.
+---@param network Cell
+function M.prediction(network, ...) return only(network, network:predict(...)) end
+
 local MOST_SHOWN = 8
 
 --- Names, once, the parameters that no gradient reaches.

@@ -47,8 +47,12 @@ local function places_of(chosen, experts, capacity)
   local flat = ops.reshape(chosen, { -1 })
   local taken = ops.cast(ops.one_hot(flat, experts), "float32")
   local before = ops.reduce_sum(ops.cumsum(taken, { axis = 1, exclusive = true }) * taken, 2)
-  local place = ops.cast(before, "int32") + flat * capacity
-  return ops.select(ops.less(before, capacity), place, experts * capacity)
+  local places, tokens = ops.cast(before, "int32"), chosen.shape[2]
+  if capacity == tokens then
+    -- Every token has a place. The number of tokens is no constant, so that the exported network takes any batch.
+    return places + flat * (ops.reduce_max(ops.iota { size = tokens }) + 1)
+  end
+  return ops.select(ops.less(before, capacity), places + flat * capacity, experts * capacity)
 end
 
 --- x [.., dim] gives the same shape; and the balance loss (Fedus et al., 2021), which is 1 where experts get equal
