@@ -20,7 +20,7 @@ DATA = {"wide_deep": {"data_path": "census"}, "dlrm": {"data_path": "criteo"}, "
         "mnist": {"data_path": "mnist"}, "unet": {"data_path": "cifar10", "digits_path": "mnist"},
         "bert": {"data_path": "news"}, "lora": {"data_path": "news"}, "en_de": {"data_path": "pairs"},
         "gpt": {"data_path": "text"}, "llama": {"data_path": "text"}, "shakespeare": {"data_path": "text"}}
-WORDS = "man woman dog river house reads sees finds the a old green market game wins falls moon chip bank".split()
+WORDS = "man woman dog river child reads sees finds the a old green market game wins falls moon chip bank".split()
 TIMED = """
 const ort = require('onnxruntime-node'), fs = require('fs')
 const arrays = { float32: Float32Array, int32: Int32Array, int64: BigInt64Array, uint8: Uint8Array }
