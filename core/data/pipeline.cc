@@ -527,9 +527,7 @@ StatusOr<int64_t> Pipeline::Fill(const Epoch& epoch, int64_t batch, Scratch* scr
   // Small samples are there sooner than one can ask for them.
   constexpr int64_t kLargeSample = 4 << 10;
   const auto large = [](const TensorType& sample) { return sample.bytes() >= kLargeSample; };
-  if (std::any_of(shape.samples.begin(), shape.samples.end(), large)) {
-    for (const int64_t soon : {batch, batch + 1}) ReadAhead(epoch, soon);
-  }
+  if (std::any_of(shape.samples.begin(), shape.samples.end(), large)) ReadAhead(epoch, batch + 1);
   std::vector<uint8_t*>& places = scratch->places;
   places.resize(columns.size());
   for (int64_t r = 0; r < rows.count; ++r) {
