@@ -10,7 +10,8 @@ FastKernel OneDnn(Bilinear (*bilinear_of)(const OpSpec&)) {
     return onednn::Supports(spec.outputs[0].dtype) && spec.outputs[0].elements() > 0;
   };
   return {"onednn", supports, [bilinear_of](const OpSpec& spec) {
-            return MakeGuarded(bilinear_of(spec), {Way::kOneDnn, Way::kOneDnnF32});
+            const Bilinear b = bilinear_of(spec);
+            return MakeGuarded(b, OneDnnWays(b.type));
           }};
 }
 

@@ -70,7 +70,7 @@ class FewRowsKernel : public Kernel {
 
 // `result`: f32 or the operands' type.
 StatusOr<std::unique_ptr<Kernel>> MakeWhole(const MatrixProduct& p, DType t, DType result) {
-  return MakeGuarded(Bilinear::Of(p, t, result), {Way::kOneDnn, Way::kOneDnnF32});
+  return MakeGuarded(Bilinear::Of(p, t, result), OneDnnWays(t));
 }
 
 // While it lives, primitives are made for the thread that calls them alone.

@@ -145,6 +145,10 @@ class PrimitiveKernel : public Kernel {
 
 bool Supports(DType t) { return TypeOf(t) != dnnl_data_type_undef; }
 
+bool MultipliesBF16() {
+  return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
+}
+
 dnnl_engine_t Engine() {
   // Never destroyed: kernels may outlive every static object.
   static const dnnl_engine_t engine = [] {

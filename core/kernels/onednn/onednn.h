@@ -30,6 +30,8 @@ using PrimitiveAttr = std::unique_ptr<dnnl_primitive_attr, Destroy>;
 
 // Whether oneDNN computes with this element type on a CPU: f32 and bf16.
 bool Supports(DType t);
+// Whether the processor has instructions for products in bf16, and oneDNN may use them.
+bool MultipliesBF16();
 // The CPU, for the whole process.
 dnnl_engine_t Engine();
 // The calling thread's queue.

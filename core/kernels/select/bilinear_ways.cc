@@ -3,9 +3,16 @@
 #include <utility>
 
 #include "core/kernels/amx/tile_bilinear.h"
+#include "core/kernels/onednn/onednn.h"
 #include "core/kernels/onednn/onednn_bilinear.h"
 
 namespace mslua {
+
+absl::Span<const Way> OneDnnWays(DType t) {
+  static constexpr Way kOwnTypeFirst[] = {Way::kOneDnn, Way::kOneDnnF32};
+  static constexpr Way kF32First[] = {Way::kOneDnnF32, Way::kOneDnn};
+  return t == DType::kBF16 && !onednn::MultipliesBF16() ? absl::MakeConstSpan(kF32First) : kOwnTypeFirst;
+}
 
 StatusOr<std::unique_ptr<Kernel>> MakeUnguarded(const Bilinear& b, Way way) {
   if (way == Way::kOneDnn) return onednn::MakeBilinear(b, b.type);
