@@ -13,6 +13,10 @@ holds() {
     echo "$out"
     finish
   }
+  [ "$out" = "no nft: damaged bytes are not tested" ] && {
+    echo "$out"
+    return
+  }
   expect "$name" 0 "held and equal"
 }
 holds "the link is down for a second" --ranks 2 --fault down:1
@@ -24,6 +28,7 @@ if [ "$2" = long ]; then
     holds "50 flaps" --fault flaps:50 $tls --set nap=0.5
     holds "resets" --fault reset $tls --trials 3
     holds "1 Mbit/s" --fault slow $tls
+    holds "damaged bytes" --ranks 2 --fault damage:20 --set nap=0.5 $tls
     holds "the link is down for good" --fault lost --set norm=false $tls --trials 3
   done
 fi
