@@ -2,7 +2,7 @@
 
 usage: damaging_proxy.py PORT HOST, in the namespace; needs nft. Each line of the standard input asks for one damage: a
 bit of the next byte that comes by is turned, or the byte is sent twice or not at all, as the seed on the line draws.
-Prints "damaged" when that has happened, and "found" when one of the two programs has closed the connection.
+Prints "damaged" and where when that has happened, and "found" when one of the two programs has closed the connection.
 """
 
 import random
@@ -39,16 +39,16 @@ class Proxy:
             print(word, flush=True)
 
     def damage(self, data):
-        """With the lock held: the data, damaged if that is due, and whether it is."""
+        """With the lock held: the data, damaged if that is due, and what was done to it."""
         draw, self.asked = self.asked, None
         if draw is None:
-            return data, False
+            return data, None
         at = draw.randrange(len(data))
         byte = data[at:at + 1]
         new = draw.choice((bytes([byte[0] ^ 1 << draw.randrange(8)]), byte * 2, b""))
-        return data[:at] + new + data[at + 1:], True
+        return data[:at] + new + data[at + 1:], f"byte {at} of {len(data)}, {byte.hex()} became '{new.hex()}'"
 
-    def carry(self, source, target, state):
+    def carry(self, source, target, state, name):
         """One direction of a connection."""
         try:
             while True:
@@ -59,7 +59,7 @@ class Proxy:
                     data, damaged = self.damage(data)
                 if damaged:
                     state["damaged"] = True
-                    self.say("damaged")
+                    self.say(f"damaged {name}: {damaged}")
                 target.sendall(data)
         except OSError:
             pass
@@ -85,8 +85,8 @@ class Proxy:
         state = {}
         for end in (client, server):
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for pair in ((client, server), (server, client)):
-            threading.Thread(target=self.carry, args=pair + (state,), daemon=True).start()
+        for source, target, name in ((client, server, f"to port {port}"), (server, client, f"from port {port}")):
+            threading.Thread(target=self.carry, args=(source, target, state, name), daemon=True).start()
 
     def accept(self):
         while True:
