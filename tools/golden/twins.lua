@@ -76,6 +76,8 @@ local function write()
     loss_fn = recipe.loss, steps = recipe.steps and recipe:make_steps(1000),  -- of an epoch: schedules want a number
   })
   model.network:_as_root()
+  local config = model.network.config or {}
+  settings.network = { vocab = config.vocab, pad = config.pad }
   ms.save_checkpoint(model.network, folder .. "/initial.npz")
   write_rows "train"
   write_rows "eval"

@@ -157,10 +157,11 @@ def iou(predicted, wanted, classes):
 
 class Twin:
     """What the twins of recipes have in common. `p` are the recipe's parameters; train and eval the columns of its
-    datasets. A subclass gives make() and steps(), and measure()."""
+    datasets. A subclass has make, which gives the network, steps and measure."""
 
     def __init__(self, settings, train, evaluation, program):
-        self.settings, self.p, self.train, self.eval = settings, settings["params"], train, evaluation
+        self.settings, self.train, self.eval = settings, train, evaluation
+        self.p = dict(settings["params"], **settings["network"])
         self.program = program
         self.rows = self.p["batch_size"] or self.share
         self.net = self.make(self.p)
@@ -572,11 +573,10 @@ class Translator(Twin):
     """Batches of sentences of similar length; BLEU of beam search."""
 
     def make(self, p):
-        self.pad = max(c.max().item() for c in self.train[:1])
-        return generate.Translator(p, self.pad)
+        return generate.Translator(p, p["pad"])
 
     def lengths(self):
-        return torch.maximum((self.train[0] != self.pad).sum(1), (self.train[2] != self.pad).sum(1))
+        return torch.maximum(*((c != self.p["pad"]).sum(1) for c in (self.train[0], self.train[2])))
 
     def buckets(self):
         """The rows of each."""
@@ -614,7 +614,7 @@ class Translator(Twin):
     def translate(self, sources, task):
         """Beam search as net:translate of mslua makes it."""
         n, k, longest = len(sources), task["beams"], max(map(len, sources))
-        source = torch.tensor([s + [self.pad] * (longest - len(s)) for s in sources])
+        source = torch.tensor([s + [self.p["pad"]] * (longest - len(s)) for s in sources])
         memory, hidden = (x.repeat_interleave(k, 0) for x in self.net.encode(source))
         scores = torch.full((n, k), -1e30)
         scores[:, 0] = 0
@@ -777,6 +777,10 @@ def main():
     parser.add_argument("--preset", metavar="NAME", help="the recipe's parameters of this preset")
     parser.add_argument("--side", choices=("both", "twin", "mslua"), default="both", help="what is trained (default both)")
     options = parser.parse_intermixed_args()
+    if not all(seed.isdigit() for seed in options.seeds.split(",")):
+        parser.error("--seeds: expected whole numbers and commas between them, got %s" % options.seeds)
+    if not os.access(options.mslua, os.X_OK):
+        parser.error("--mslua: there is no program %s" % options.mslua)
     seeds = [int(seed) for seed in options.seeds.split(",")]
     torch.set_num_threads(options.threads)
     results = {"mslua": [], "twin": []}
