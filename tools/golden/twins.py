@@ -409,7 +409,7 @@ class CharRnn(nn.Module):
 
 
 class Lstm(Twin):
-    """Its rows are in their order: each batch goes on where the one before it ended."""
+    """Its rows are in their order: each batch continues where the one before it ended."""
     make, state = CharRnn, None
 
     def batches(self):
@@ -599,7 +599,8 @@ class Translator(Twin):
     def steps(self):
         p = self.p
         rate = warm(linear(p["lr"], p["lr"] / 100, max(1, self.total() - p["warmup"])), p["warmup"])
-        return [Step(self.net.loss, rate, AdamWeightDecay([{"params": list(self.net.parameters())}], (0.9, 0.98), 1e-9))]
+        groups = [{"params": list(self.net.parameters())}]
+        return [Step(self.net.loss, rate, AdamWeightDecay(groups, (0.9, 0.98), 1e-9))]
 
     def measure(self):
         task = self.settings["translate"]
@@ -661,8 +662,9 @@ class Program:
 
     def run(self, *arguments, statuses=(0,)):
         """What it prints."""
+        threads = dict(os.environ, OMP_NUM_THREADS=str(self.options.threads))
         done = subprocess.run([os.path.abspath(self.options.mslua), *arguments], capture_output=True, text=True,
-                              check=False, cwd=self.folder, env=dict(os.environ, OMP_NUM_THREADS=str(self.options.threads)))
+                              check=False, cwd=self.folder, env=threads)
         if done.returncode not in statuses:
             sys.exit(done.stderr.strip() or "mslua: status %d" % done.returncode)
         return done.stdout
@@ -676,7 +678,8 @@ class Program:
         self.script("write")
         with open(os.path.join(self.folder, "settings.json"), encoding="utf-8") as file:
             settings = json.load(file)
-        arrays = {name: dict(np.load(os.path.join(self.folder, name + ".npz"))) for name in ("initial", "train", "eval")}
+        arrays = {name: dict(np.load(os.path.join(self.folder, name + ".npz")))
+                  for name in ("initial", "train", "eval")}
 
         def columns(name):
             values = [arrays[name]["column%d" % (i + 1)] for i in range(len(arrays[name]))]
@@ -775,7 +778,8 @@ def main():
     parser.add_argument("--seeds", default="1,2,3", metavar="LIST", help="a training of each (default 1,2,3)")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="of each side (default 1)")
     parser.add_argument("--preset", metavar="NAME", help="the recipe's parameters of this preset")
-    parser.add_argument("--side", choices=("both", "twin", "mslua"), default="both", help="what is trained (default both)")
+    parser.add_argument("--side", choices=("both", "twin", "mslua"), default="both",
+                        help="what is trained (default both)")
     options = parser.parse_intermixed_args()
     if not all(seed.isdigit() for seed in options.seeds.split(",")):
         parser.error("--seeds: expected whole numbers and commas between them, got %s" % options.seeds)
@@ -794,8 +798,8 @@ def main():
             found.append((values, seconds() - begun))
             print("%s %s seed %d: %s, %.1f s" % (time.strftime("%H:%M:%S"), side, seed, " ".join(
                 "%s %.5g" % item for item in values.items()), found[-1][1]), file=sys.stderr)
-    print("| recipe | metric | mslua, seeds %s | mean (spread) | PyTorch %s | mean (spread) | seconds: mslua | PyTorch |"
-          % (options.seeds, torch.__version__))
+    print("| recipe | metric | mslua, seeds %s | mean (spread) | PyTorch %s | mean (spread) | seconds: mslua | "
+          "PyTorch |" % (options.seeds, torch.__version__))
     print("|" + " --- |" * 8)
     times = [" ".join("%.0f" % t for _, t in found) for found in results.values()]
     for metric in names(results):
