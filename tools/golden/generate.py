@@ -121,9 +121,9 @@ class ResNet(Classifier):
 
 
 class GptBlock(nn.Module):
-    def __init__(self, dim, heads, gelu):
+    def __init__(self, dim, heads, gelu, dropout=0):
         super().__init__()
-        self.heads, self.gelu = heads, gelu
+        self.heads, self.gelu, self.dropout = heads, gelu, nn.Dropout(dropout)
         self.ln1, self.ln2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
         self.attn = nn.ModuleDict({"in_proj": nn.Linear(dim, 3 * dim), "out_proj": nn.Linear(dim, dim)})
         self.up, self.down = nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim)
@@ -135,21 +135,27 @@ class GptBlock(nn.Module):
         scores = q @ k.transpose(2, 3) / math.sqrt(e // self.heads)
         hidden = torch.ones(t, t, dtype=torch.bool).triu(1)
         y = scores.masked_fill(hidden, -math.inf).softmax(-1) @ v
-        return self.attn["out_proj"](y.transpose(1, 2).reshape(n, t, e))
+        return self.dropout(self.attn["out_proj"](y.transpose(1, 2).reshape(n, t, e)))
 
     def forward(self, x):
         x = x + self.attention(self.ln1(x))
-        return x + self.down(F.gelu(self.up(self.ln2(x)), approximate=self.gelu))
+        return x + self.dropout(self.down(F.gelu(self.up(self.ln2(x)), approximate=self.gelu)))
 
 
-class Gpt(nn.Module):
+class LanguageModel(nn.Module):
+    def loss(self, ids, labels):
+        return F.cross_entropy(self(ids).flatten(0, 1), labels.flatten())
+
+
+class Gpt(LanguageModel):
     """gelu "tanh" is GPT-2's."""
 
     def __init__(self, p, gelu="none"):
         super().__init__()
         layers, heads, dim, block = p["layers"], p["heads"], p["dim"], p["block"]
+        self.dropout = nn.Dropout(p.get("dropout", 0))
         self.tokens, self.positions = nn.Embedding(65, dim), nn.Embedding(block, dim)
-        self.blocks = nn.ModuleList([GptBlock(dim, heads, gelu) for _ in range(layers)])
+        self.blocks = nn.ModuleList([GptBlock(dim, heads, gelu, self.dropout.p) for _ in range(layers)])
         self.ln = nn.LayerNorm(dim)
         self.rules = {}
         for name, parameter in self.named_parameters():
@@ -159,11 +165,11 @@ class Gpt(nn.Module):
                 residual = name.endswith(("out_proj.weight", "down.weight"))
                 self.rules[name] = ("normal", 0.02 / math.sqrt(2 * layers) if residual else 0.02)
 
-    def loss(self, ids, labels):
-        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1]))
+    def forward(self, ids):
+        x = self.dropout(self.tokens(ids) + self.positions(torch.arange(ids.shape[1])))
         for block in self.blocks:
             x = block(x)
-        return F.cross_entropy((self.ln(x) @ self.tokens.weight.T).flatten(0, 1), labels.flatten())
+        return self.ln(x) @ self.tokens.weight.T
 
 
 class RmsNorm(nn.Module):
@@ -227,7 +233,7 @@ class LlamaBlock(nn.Module):
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
-class Llama(nn.Module):
+class Llama(LanguageModel):
     def __init__(self, p):
         super().__init__()
         self.embed_tokens = nn.Embedding(65, p["dim"])
@@ -238,11 +244,11 @@ class Llama(nn.Module):
         self.rules = {name: 1 if parameter.dim() == 1 else ("normal", 0.02)
                       for name, parameter in self.named_parameters()}
 
-    def loss(self, ids, labels):
+    def forward(self, ids):
         x = self.embed_tokens(ids)
         for layer in self.layers:
             x = layer(x)
-        return F.cross_entropy(self.lm_head(self.norm(x)).flatten(0, 1), labels.flatten())
+        return self.lm_head(self.norm(x))
 
 
 class InvertedResidual(nn.Module):
@@ -283,6 +289,7 @@ class MobileNetV2(Classifier):
                 n_in = rounded(c * width)
         self.blocks = nn.ModuleList(blocks)
         self.conv2, self.bn2, self.fc = conv(n_in, last, 1), nn.BatchNorm2d(last), nn.Linear(last, 10)
+        self.dropout = nn.Dropout(p["dropout"])
         self.rules = {"fc.weight": ("normal", 0.01), "fc.bias": 0}
         for name, parameter in self.named_parameters():
             if name not in self.rules:
@@ -293,13 +300,15 @@ class MobileNetV2(Classifier):
         x = F.relu6(self.bn1(self.conv1(x)))
         for block in self.blocks:
             x = block(x)
-        return self.fc(F.relu6(self.bn2(self.conv2(x))).mean((2, 3)))
+        return self.fc(self.dropout(F.relu6(self.bn2(self.conv2(x))).mean((2, 3))))
 
 
 class VitLayer(nn.Module):
-    def __init__(self, dim, heads):
+    """drop_path: the probability that a row skips a branch."""
+
+    def __init__(self, dim, heads, drop_path):
         super().__init__()
-        self.heads = heads
+        self.heads, self.drop_path = heads, drop_path
         self.norm_before, self.norm_after = nn.LayerNorm(dim, 1e-6), nn.LayerNorm(dim, 1e-6)
         self.attention = nn.ModuleDict({"in_proj": nn.Linear(dim, 3 * dim), "out_proj": nn.Linear(dim, dim)})
         self.intermediate, self.output = nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim)
@@ -309,18 +318,22 @@ class VitLayer(nn.Module):
         q, k, v = (part.reshape(n, t, self.heads, e // self.heads).transpose(1, 2)
                    for part in self.attention["in_proj"](self.norm_before(x)).split(e, 2))
         y = (q @ k.transpose(2, 3) / math.sqrt(e // self.heads)).softmax(-1) @ v
-        x = x + self.attention["out_proj"](y.transpose(1, 2).reshape(n, t, e))
-        return x + self.output(F.gelu(self.intermediate(self.norm_after(x))))
+        x = x + self.dropped(self.attention["out_proj"](y.transpose(1, 2).reshape(n, t, e)))
+        return x + self.dropped(self.output(F.gelu(self.intermediate(self.norm_after(x)))))
+
+    def dropped(self, y):
+        return y * F.dropout(torch.ones(len(y), 1, 1, dtype=y.dtype), self.drop_path, self.training)
 
 
 class Vit(Classifier):
     def __init__(self, p):
         super().__init__()
-        dim, patch = p["dim"], p["patch"]
+        dim, patch, layers = p["dim"], p["patch"], p["layers"]
         self.cls_token = nn.Parameter(torch.empty(1, 1, dim))
         self.positions = nn.Parameter(torch.empty(1, (32 // patch)**2 + 1, dim))
         self.embed = nn.Conv2d(3, dim, patch, patch)
-        self.layers = nn.ModuleList([VitLayer(dim, p["heads"]) for _ in range(p["layers"])])
+        self.layers = nn.ModuleList([VitLayer(dim, p["heads"], p["drop_path"] * i / max(1, layers - 1))
+                                     for i in range(layers)])
         self.norm, self.classifier = nn.LayerNorm(dim, 1e-6), nn.Linear(dim, 10)
         self.rules = {name: ("normal", 0.02) if parameter.dim() > 1 else int("norm" in name and "weight" in name)
                       for name, parameter in self.named_parameters()}
@@ -334,11 +347,12 @@ class Vit(Classifier):
 
 
 class Experts(nn.Module):
-    """The experts of a block, each token by the k that a router chooses, without a limit of their capacity."""
+    """The experts of a block, each token by the k that a router chooses. In training an expert takes no more than
+    `capacity` times its even share, in the order of the tokens, first choices before second ones."""
 
-    def __init__(self, dim, hidden, experts, k):
+    def __init__(self, dim, hidden, experts, k, capacity):
         super().__init__()
-        self.k, self.router = k, nn.Linear(dim, experts, bias=False)
+        self.k, self.capacity, self.router = k, capacity, nn.Linear(dim, experts, bias=False)
         self.up, self.down = (nn.Parameter(torch.empty(experts, a, b)) for a, b in ((dim, hidden), (hidden, dim)))
         self.up_bias, self.down_bias = (nn.Parameter(torch.empty(experts, 1, n)) for n in (hidden, dim))
         self.up_bias.decays = self.down_bias.decays = False
@@ -348,20 +362,21 @@ class Experts(nn.Module):
         likely = self.router(flat).softmax(-1)
         weights, chosen = likely.topk(self.k)
         weights = weights / weights.sum(-1, keepdim=True)
-        y = torch.zeros_like(flat)
-        for e in range(likely.shape[1]):
-            token, place = (chosen == e).nonzero(as_tuple=True)
+        y, (n, experts) = torch.zeros_like(flat), likely.shape
+        most = min(n, max(1, math.ceil(self.capacity * self.k * n / experts))) if self.training else n
+        for e in range(experts):
+            place, token = (chosen.T == e).nonzero()[:most].T
             inner = F.gelu(flat[token] @ self.up[e] + self.up_bias[e])
             y = y.index_add(0, token, (inner @ self.down[e] + self.down_bias[e]) * weights[token, place, None])
-        first = F.one_hot(chosen[:, 0], likely.shape[1]).to(likely.dtype).mean(0)
-        return y.reshape(x.shape), (first * likely.mean(0)).sum() * likely.shape[1]
+        first = F.one_hot(chosen[:, 0], experts).to(likely.dtype).mean(0)
+        return y.reshape(x.shape), (first * likely.mean(0)).sum() * experts
 
 
 class MoeBlock(GptBlock):
-    def __init__(self, dim, heads, hidden, experts, k):
+    def __init__(self, dim, heads, hidden, *experts):
         super().__init__(dim, heads, "none")
         del self.up, self.down
-        self.moe = Experts(dim, hidden, experts, k)
+        self.moe = Experts(dim, hidden, *experts)
 
     def forward(self, x):
         x = x + self.attention(self.ln1(x))
@@ -374,7 +389,8 @@ class MoeGpt(nn.Module):
         super().__init__()
         layers, heads, dim = p["layers"], p["heads"], p["dim"]
         self.tokens, self.positions = nn.Embedding(65, dim), nn.Embedding(p["block"], dim)
-        blocks = [MoeBlock(dim, heads, p["hidden"], p["experts"], p["top_k"]) for _ in range(layers)]
+        blocks = [MoeBlock(dim, heads, p["hidden"], p["experts"], p["top_k"], p["capacity_factor"])
+                  for _ in range(layers)]
         self.blocks, self.ln = nn.ModuleList(blocks), nn.LayerNorm(dim)
         self.rules = {}
         for name, parameter in self.named_parameters():
@@ -384,23 +400,31 @@ class MoeGpt(nn.Module):
                 residual = name.endswith(("out_proj.weight", "moe.down"))
                 self.rules[name] = ("normal", 0.02 / math.sqrt(2 * layers) if residual else 0.02)
 
-    def loss(self, ids, labels):
+    def both(self, ids):
+        """Logits, and the mean of the blocks' balance losses."""
         x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1]))
         balances = []
         for block in self.blocks:
             x, balance = block(x)
             balances.append(balance)
-        logits = (self.ln(x) @ self.tokens.weight.T).flatten(0, 1)
-        return F.cross_entropy(logits, labels.flatten()) + 0.01 * sum(balances) / len(balances)
+        return self.ln(x) @ self.tokens.weight.T, sum(balances) / len(balances)
+
+    def forward(self, ids):
+        return self.both(ids)[0]
+
+    def loss(self, ids, labels):
+        logits, balance = self.both(ids)
+        return F.cross_entropy(logits.flatten(0, 1), labels.flatten()) + 0.01 * balance
 
 
 class Translator(nn.Module):
-    """torch.nn's layers of the Transformer, normalised before each part; id 0 is padding."""
+    """torch.nn's layers of the Transformer, normalised before each part. Dropout acts on what a part adds, and between
+    the layers of the feed-forward part; torch.nn's on the weights of attention too, which is off."""
 
-    def __init__(self, p):
+    def __init__(self, p, pad=0):
         super().__init__()
-        self.dim = dim = p["dim"]
-        how = {"dropout": 0, "batch_first": True, "norm_first": True}
+        self.dim, self.pad, self.dropout = p["dim"], pad, nn.Dropout(p["dropout"])
+        dim, how = self.dim, {"dropout": p["dropout"], "batch_first": True, "norm_first": True}
         self.tokens = nn.Embedding(p["vocab"], dim)
         self.encoder = nn.ModuleList([nn.TransformerEncoderLayer(dim, p["heads"], p["hidden"], **how)
                                       for _ in range(p["layers"])])
@@ -408,6 +432,9 @@ class Translator(nn.Module):
                                       for _ in range(p["layers"])])
         self.encoder_norm, self.decoder_norm = nn.LayerNorm(dim), nn.LayerNorm(dim)
         self.smoothing = p["smoothing"]
+        for module in self.modules():
+            if isinstance(module, nn.MultiheadAttention):
+                module.dropout = 0.0
         self.rules = {}
         for name, parameter in self.named_parameters():
             if "norm" in name or name.endswith("bias"):
@@ -421,25 +448,31 @@ class Translator(nn.Module):
             torch.arange(half, dtype=torch.float64) / (half - 1))
         # mslua keeps the table in float32.
         waves = torch.cat([angles.sin(), angles.cos()], 1).float()
-        return self.tokens(ids) * math.sqrt(self.dim) + waves.to(self.tokens.weight.dtype)
+        return self.dropout(self.tokens(ids) * math.sqrt(self.dim) + waves.to(self.tokens.weight.dtype))
 
-    def loss(self, source, target, labels):
-        hidden, x = source == 0, self.embed(source)
+    def encode(self, source):
+        hidden, x = source == self.pad, self.embed(source)
         for layer in self.encoder:
             x = layer(x, src_key_padding_mask=hidden)
-        memory, t = self.encoder_norm(x), target.shape[1]
+        return self.encoder_norm(x), hidden
+
+    def decode(self, target, memory, hidden):
+        """The last layer's result of the target's tokens."""
+        t, x = target.shape[1], self.embed(target)
         later = torch.ones(t, t, dtype=torch.bool).triu(1)
-        x = self.embed(target)
         for layer in self.decoder:
             x = layer(x, memory, tgt_mask=later, memory_key_padding_mask=hidden)
-        logits = (self.decoder_norm(x) @ self.tokens.weight.T).flatten(0, 1)
-        return F.cross_entropy(logits, labels.flatten(), ignore_index=0, label_smoothing=self.smoothing)
+        return self.decoder_norm(x)
+
+    def loss(self, source, target, labels):
+        logits = (self.decode(target, *self.encode(source)) @ self.tokens.weight.T).flatten(0, 1)
+        return F.cross_entropy(logits, labels.flatten(), ignore_index=self.pad, label_smoothing=self.smoothing)
 
 
 class BertLayer(nn.Module):
-    def __init__(self, dim, heads, hidden):
+    def __init__(self, dim, heads, hidden, dropout):
         super().__init__()
-        self.heads = heads
+        self.heads, self.dropout = heads, nn.Dropout(dropout)
         self.attention = nn.ModuleDict({"in_proj": nn.Linear(dim, 3 * dim), "out_proj": nn.Linear(dim, dim)})
         self.attention_norm, self.output_norm = nn.LayerNorm(dim, 1e-12), nn.LayerNorm(dim, 1e-12)
         self.intermediate, self.output = nn.Linear(dim, hidden), nn.Linear(hidden, dim)
@@ -450,31 +483,44 @@ class BertLayer(nn.Module):
                    for part in self.attention["in_proj"](x).split(e, 2))
         scores = (q @ k.transpose(2, 3) / math.sqrt(e // self.heads)).masked_fill(hidden[:, None, None], -math.inf)
         y = (scores.softmax(-1) @ v).transpose(1, 2).reshape(n, t, e)
-        x = self.attention_norm(x + self.attention["out_proj"](y))
-        return self.output_norm(x + self.output(F.gelu(self.intermediate(x))))
+        x = self.attention_norm(x + self.dropout(self.attention["out_proj"](y)))
+        return self.output_norm(x + self.dropout(self.output(F.gelu(self.intermediate(x)))))
 
 
-class BertClassifier(nn.Module):
-    """BERT with its pooler and four classes; id 0 is padding."""
+class Bert(nn.Module):
+    """Id 0 is padding."""
 
     def __init__(self, p):
         super().__init__()
-        dim = p["dim"]
+        dim, self.dropout = p["dim"], nn.Dropout(p["dropout"])
         self.words, self.positions = nn.Embedding(p["vocab"], dim), nn.Embedding(p["block"], dim)
         self.segments, self.norm = nn.Embedding(2, dim), nn.LayerNorm(dim, 1e-12)
-        self.layers = nn.ModuleList([BertLayer(dim, p["heads"], p["hidden"]) for _ in range(p["layers"])])
-        self.pooler, self.classifier = nn.Linear(dim, dim), nn.Linear(dim, 4)
+        self.layers = nn.ModuleList([BertLayer(dim, p["heads"], p["hidden"], p["dropout"])
+                                     for _ in range(p["layers"])])
+
+    def encode(self, ids):
+        x = self.words(ids) + self.positions(torch.arange(ids.shape[1])) + self.segments(torch.zeros_like(ids))
+        x = self.dropout(self.norm(x))
+        for layer in self.layers:
+            x = layer(x, ids == 0)
+        return x
+
+
+class BertClassifier(Bert, Classifier):
+    """BERT with its pooler and four classes."""
+
+    def __init__(self, p):
+        super().__init__(p)
+        self.pooler, self.classifier = nn.Linear(p["dim"], p["dim"]), nn.Linear(p["dim"], 4)
         self.rules = {}
         for name, parameter in self.named_parameters():
             gain = "norm" in name and name.endswith("weight")
             self.rules[name] = ("normal", 0.02) if parameter.dim() > 1 else 1 if gain else 0
 
-    def loss(self, ids, labels):
-        x = self.words(ids) + self.positions(torch.arange(ids.shape[1])) + self.segments(torch.zeros_like(ids))
-        x = self.norm(x)
-        for layer in self.layers:
-            x = layer(x, ids == 0)
-        return F.cross_entropy(self.classifier(torch.tanh(self.pooler(x[:, 0]))), labels)
+    def forward(self, ids):
+        return self.classifier(self.dropout(torch.tanh(self.pooler(self.encode(ids)[:, 0]))))
+
+
 class Unet(pictures.Unet):
     def __init__(self, p):
         super().__init__(3, 2, p["width"], p["depth"])
@@ -487,7 +533,7 @@ class Unet(pictures.Unet):
 
 def mslua_name(name, module):
     """mslua names what normalises gamma and beta, and a table of embeddings embedding_table."""
-    if isinstance(module, (nn.BatchNorm2d, nn.LayerNorm, RmsNorm)):
+    if isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d, nn.GroupNorm, nn.LayerNorm, RmsNorm)):
         return name[:-len("weight")] + "gamma" if name.endswith("weight") else name[:-len("bias")] + "beta"
     if isinstance(module, nn.MultiheadAttention):
         return name.replace("in_proj_", "in_proj.")
@@ -588,9 +634,14 @@ def warm(rate, steps):
 
 
 def one_cycle(high, total):
-    """The first 30 % of PyTorch's OneCycleLR."""
-    first, up = high / 25, 0.3 * total - 1
-    return lambda step: high + (first - high) / 2 * (1 + math.cos(math.pi * step / up))
+    """PyTorch's OneCycleLR."""
+    first, up, end = high / 25, 0.3 * total - 1, total - 1
+
+    def between(a, b, share):
+        return b + (a - b) / 2 * (1 + math.cos(math.pi * share))
+
+    return lambda step: (between(first, high, step / up) if step <= up else
+                         between(high, first / 1e4, (step - up) / (end - up)))
 
 
 def images(n, channels):

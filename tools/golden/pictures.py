@@ -171,7 +171,7 @@ class Ddpm(nn.Module):
     def noise(self, x, time):
         half = self.width // 2
         # The network's table of frequencies is float32.
-        rates = torch.tensor([1000 * 10000**(-i / half) for i in range(half)], dtype=torch.float32).double()
+        rates = torch.tensor([1000 * 10000**(-i / half) for i in range(half)], dtype=torch.float32).to(time.dtype)
         angles = time[:, None] * rates
         t = self.time2(F.silu(self.time1(torch.cat([angles.sin(), angles.cos()], 1))))
         x, kept = self.begin(x), []
