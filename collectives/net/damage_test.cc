@@ -96,7 +96,7 @@ int FailingCall(Communicator& comm) {
     }
     Call made = call % 2 == 0 ? Call::AllReduce(ReduceOp::kSum, DType::kF32, x.data(), x.data(), kElements)
                               : Call::Broadcast(DType::kF32, x.data(), kElements, 1);
-    const Status status = comm.Run(made.Within(absl::Milliseconds(300)));
+    const Status status = comm.Run(made.At("damage.lua:1").Within(absl::Milliseconds(300)));
     if (!status.ok()) return call;
     EXPECT_EQ(x, want) << "call " << call << " of rank " << comm.rank();
   }

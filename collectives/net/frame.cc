@@ -19,7 +19,8 @@ struct Wire {
   int32_t peer, tag;
   uint8_t type, stage, kind, reduce, dtype, source_size;
   uint16_t status;
-  uint32_t payload_crc;
+  uint32_t payload_crc, source_crc;
+  uint32_t reserved;
   uint32_t header_crc;  // of everything before
 };
 static_assert(offsetof(Wire, source_size) == kSourceSizeAt, "the format is fixed");
@@ -45,6 +46,7 @@ std::string EncodeFrame(const Frame& frame) {
   wire.source_size = static_cast<uint8_t>(std::min<size_t>(frame.call.source.size(), kMaxSourceBytes));
   wire.status = frame.status;
   wire.payload_crc = frame.payload_crc;
+  wire.source_crc = Crc32c(frame.call.source.data(), wire.source_size);
   wire.header_crc = Crc32c(&wire, offsetof(Wire, header_crc));
   std::string text(reinterpret_cast<const char*>(&wire), sizeof wire);
   return text.append(frame.call.source.data(), wire.source_size);
@@ -73,6 +75,7 @@ StatusOr<Frame> DecodeFrameHeader(absl::string_view header, int* source_bytes) {
   frame.sequence = wire.sequence;
   frame.bytes = wire.bytes;
   frame.payload_crc = wire.payload_crc;
+  frame.source_crc = wire.source_crc;
   frame.call.kind = static_cast<Collective>(wire.kind);
   frame.call.reduce = static_cast<ReduceOp>(wire.reduce);
   frame.call.dtype = static_cast<DType>(wire.dtype);

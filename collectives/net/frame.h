@@ -25,11 +25,12 @@ struct Frame {
   uint64_t sequence = 0;  // of the group's collectives, or of the messages of a pair
   uint64_t bytes = 0;     // of the payload
   uint32_t payload_crc = 0;
+  uint32_t source_crc = 0;  // of a frame that was received
   // The call: kind, reduce, dtype, peer, tag, count and source count.
   Call call;
 };
 
-inline constexpr int kFrameHeaderBytes = 64;
+inline constexpr int kFrameHeaderBytes = 72;
 // Where in the header the length of the source lies.
 inline constexpr int kSourceSizeAt = 53;
 inline constexpr uint64_t kMaxFramePayload = uint64_t{1} << 40;

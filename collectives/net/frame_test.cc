@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/base/hash.h"
 #include "core/base/rng.h"
 
 namespace mslua {
@@ -38,6 +39,7 @@ TEST(Frame, RoundTrip) {
   EXPECT_EQ(got->sequence, 94u);
   EXPECT_EQ(got->bytes, 4096u);
   EXPECT_EQ(got->payload_crc, 0xdeadbeef);
+  EXPECT_EQ(got->source_crc, Crc32c("train.lua:88", 12));
   EXPECT_EQ(got->call.tag, -5);
   EXPECT_TRUE(SameCall(got->call, Sample().call));
   Call other = Sample().call;

@@ -303,6 +303,8 @@ Status Links::Begin(int rank, Peer& peer) {
   ASSIGN_OR_RETURN(Frame frame,
                    DecodeFrameHeader(absl::string_view(peer.head).substr(0, kFrameHeaderBytes), &source_bytes));
   if (peer.head.size() < static_cast<size_t>(kFrameHeaderBytes + source_bytes)) return absl::OkStatus();
+  if (Crc32c(peer.head.data() + kFrameHeaderBytes, static_cast<size_t>(source_bytes)) != frame.source_crc)
+    return absl::DataLossError("the source of a frame is damaged: its CRC32C differs");
   if (frame.type == Frame::Type::kAbort && frame.bytes > 4096) return absl::DataLossError("an abort is too long");
   std::shared_ptr<Arrival> arrival;
   if (frame.type == Frame::Type::kAbort) {

@@ -97,7 +97,8 @@ class Proxy:
 def main():
     port, host = int(sys.argv[1]), sys.argv[2]
     proxy = Proxy(port)
-    subprocess.run(["nft", "-f", "-"], input=RULES % {"port": port, "host": host, "mark": OWN_MARK}, text=True, check=True)
+    rules = RULES % {"port": port, "host": host, "mark": OWN_MARK}
+    subprocess.run(["nft", "-f", "-"], input=rules, text=True, check=True)
     threading.Thread(target=proxy.accept, daemon=True).start()
     proxy.say("ready")
     for line in sys.stdin:
