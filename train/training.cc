@@ -465,6 +465,10 @@ Status Training::AddCheckpoints() {
   options.keep_best = eval_hook_ != nullptr;
   options.recovers = rank_.job != nullptr && !rank_.job->identity().recovery.empty();
   options.keep_unfinished = resuming_.kept().keep_unfinished();
+  options.write_records = [this] {
+    console_->Flush();
+    health_.FlushAll();
+  };
   ASSIGN_OR_RETURN(
       auto hook,
       WithExitCode(CheckpointHook::Create(options, &rank_.state->store, trainer_.get(), PrintNote), kExitStorage));

@@ -180,6 +180,7 @@ checkpoint::RunState CheckpointHook::NextRun(const TrainState& state) {
 }
 
 Status CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainState& state) {
+  if (options_.write_records) options_.write_records();
   NoteFailure(saver_.Wait());  // an earlier save's, which is not to be taken for this one's
   const checkpoint::RunState run = NextRun(state);
   const std::string path = keeper == nullptr ? "" : keeper->PathFor(EpochInName(state), state.step);

@@ -52,7 +52,8 @@ struct CheckpointOptions {
       true;           // what they write is one file of whole tensors; else each rank's parts stay files of their own
   int64_t world = 1;  // ranks that train, for the manifest
   TensorParts parts;
-  TensorNames names;  // what of the store is saved
+  TensorNames names;                    // what of the store is saved
+  std::function<void()> write_records;  // before each save, so that a run that resumes has all that came before
 };
 
 class CheckpointHook : public TrainHook {
