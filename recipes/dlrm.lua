@@ -12,7 +12,7 @@ local p = ms.params {
   data_path = "",  -- a folder with train.txt and test.txt
   rows = 100000,   -- of each table: categories are hashed
   dim = 16, epochs = 1, batch_size = 384, lr = 2e-3,
-  auc = 0.855,  -- expected of the last epoch, on the stand-in of 200000 rows
+  auc = 0.866,  -- expected of the last epoch, on the stand-in of 200000 rows
   presets = { smoke = { rows = 2000, dim = 8, epochs = 3, batch_size = 96, lr = 4e-3, auc = 0.6 } },
 }
 

@@ -756,14 +756,14 @@ def seconds():
     return sum(u.ru_utime + u.ru_stime for u in used)
 
 
-def figure(value):
-    return "%.4g" % value if abs(value) >= 10 else "%.4f" % value
-
-
 def show(values):
     """Those of the seeds, their mean and spread; nothing where a side was not trained."""
     if not values:
         return "", ""
+
+    def figure(value):
+        return "%.*f" % (4 if max(values) < 10 else 2, value)
+
     spread = " (%s)" % figure(max(values) - min(values)) if len(values) > 1 else ""
     return " ".join(map(figure, values)), figure(sum(values) / len(values)) + spread
 
