@@ -35,6 +35,7 @@ class KeptTraining {
   // What other numbers of ranks have kept, or other processes; null: nothing, or a turn was found. It has the memory
   // that its checkpoint is of.
   KeptCheckpoint* moved() const { return moved_.get(); }
+  void DropMoved() { moved_ = nullptr; }
   // Of the turn that was found, or of the checkpoint.
   const TurnRecord& record() const { return record_; }
   // Steps that were begun after it.

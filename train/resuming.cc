@@ -80,7 +80,11 @@ Status Resuming::FindKept() {
   kept_ =
       std::make_unique<KeptTraining>(rank_.flags.keeps_turns ? rank_.job : nullptr, spec_.together, rank_.state->rank);
   RETURN_IF_ERROR(kept_->Find({IdentityText(), FamilyText()}));
-  if (moved()) return TakeMoved();
+  if (moved()) {
+    ASSIGN_OR_RETURN(const bool as_new, CheckpointIsAsNew());
+    if (!as_new) return TakeMoved();
+    kept_->DropMoved();
+  }
   if (!kept_->found()) return absl::OkStatus();
   state_ = kept_->record().state;
   directory_->Use(kept_->record().folder);
@@ -89,6 +93,25 @@ Status Resuming::FindKept() {
   for (const auto& [path, bytes] : kept_->record().files)
     RETURN_IF_ERROR(absl::EndsWith(path, kRunEvents) ? CutEvents(path, bytes) : CutRecords(path, bytes));
   return absl::OkStatus();
+}
+
+// Ranks that have left a job which was not over have taken values of their own with them. Where the newest checkpoint is
+// as new, it is the better one.
+StatusOr<bool> Resuming::CheckpointIsAsNew() const {
+  if (kept_->moved()->without_own() == 0) return false;
+  const std::string& folder = kept_->record().folder;
+  const std::string directory = !spec_.checkpoint_directory.empty() ? spec_.checkpoint_directory
+                                : folder.empty()                    ? ""
+                                                                    : absl::StrCat(folder, "/ckpt");
+  const std::string newest = checkpoint::NewestOfRun({directory}, kept_->record().lineage);
+  std::array<int32_t, 1> older = {1};
+  if (!newest.empty()) {
+    const auto saved = checkpoint::LoadCheckpoint(newest);
+    older[0] = saved.ok() && (*saved)->manifest().run.step >= kept_->record().state.step ? 0 : 1;
+  }
+  if (spec_.together != nullptr)
+    RETURN_IF_ERROR(LargestOfRanks(*spec_.together, absl::MakeSpan(older), "whether a checkpoint is as new"));
+  return older[0] == 0;
 }
 
 Status Resuming::TakeMoved() {

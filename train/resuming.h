@@ -67,6 +67,7 @@ class Resuming {
   // The file that remembers this training's run folder; empty: there is none.
   std::string FolderFile() const;
   Status FindKept();
+  StatusOr<bool> CheckpointIsAsNew() const;
   Status TakeMoved();
   Status FindOwnCheckpoint();
   Status OpenCheckpoint();
