@@ -689,6 +689,7 @@ int Job::Finish(const Status& outcome_of_work, int exit_code, Groups* groups) {
   changed_.notify_all();
   if (outcome.ok()) {
     if (!identity_.recovery_path.empty()) {
+      if (membership_ != nullptr) membership_->EndsWithoutScheduler();
       const Status noted = NoteDone(identity_.recovery_path, rank_, exit_code);
       if (!noted.ok()) Say(absl::StrCat("warning: ", noted.message()));
     }

@@ -699,10 +699,12 @@ void Scheduler::End(const Status& cause_of_end) {
                                 {{"why", std::string(status.message())},
                                  {"rank", absl::StrCat(cause.rank)},
                                  {"code", absl::StrCat(cause.exit_code)}}};
+  // Workers that meet may have done their work already.
+  const bool done = status.ok() || (HasCause(status) && cause.exit_code == kExitOk);
   for (auto& worker : workers_) {
     if (!worker->socket || (status.ok() && worker->left)) continue;
     // One that has left waits for the others: that the connection ends would tell it that all have.
-    Send(*worker, status.ok() ? ControlMessage{Type::kRefuse, {{"done", "1"}}} : abort);
+    Send(*worker, done ? ControlMessage{Type::kRefuse, {{"done", "1"}}} : abort);
   }
 }
 
@@ -816,7 +818,7 @@ StatusOr<std::unique_ptr<Membership>> Membership::TryJoin(const JoinOptions& opt
     }
     if (!message.ok()) return late(message.status());
     if (message->type == Type::kRefuse && !Field(*message, "done").empty())
-      return WithCause(absl::CancelledError("the job is done, and this worker was a spare"), {-1, kExitOk});
+      return WithCause(absl::CancelledError("the job is done, and needs this worker no more"), {-1, kExitOk});
     if (message->type == Type::kRefuse) {
       return absl::FailedPreconditionError(
           absl::StrCat("refuses this worker: ", PrintableMessage(Field(*message, "reason"))));
@@ -972,16 +974,17 @@ void Membership::Run() {
       if (on_stop_ && absl::SimpleAtoi(Field(*message, "signal"), &signal)) on_stop_(signal);
       continue;
     }
-    if (!message.ok() && left_) {
+    if (!message.ok() && options_.recover && !left_ && !ends_without_scheduler_) {
+      lost_scheduler_ = true;
+      if (!AwaitScheduler()) return;
+      if (!ends_without_scheduler_)
+        message = ControlMessage{Type::kRegroup, {{"why", absl::StrCat(scheduler_, " was started again")}}};
+    }
+    if (!message.ok() && (left_ || ends_without_scheduler_)) {
       const std::lock_guard<std::mutex> lock(mutex_);
       ended_ = true;
       changed_.notify_all();
       return;
-    }
-    if (!message.ok() && options_.recover) {
-      lost_scheduler_ = true;
-      if (!AwaitScheduler()) return;
-      message = ControlMessage{Type::kRegroup, {{"why", absl::StrCat(scheduler_, " was started again")}}};
     }
     std::unique_lock<std::mutex> lock(mutex_);
     if (!message.ok()) {

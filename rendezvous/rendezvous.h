@@ -240,7 +240,7 @@ class Membership {
   // Tries again, ever more slowly, when the scheduler does not listen yet or closes the connection without a reason.
   // FailedPrecondition: refused, with the scheduler's reason; DeadlineExceeded: no scheduler, or too few workers;
   // PermissionDenied (with a Cause): one of the two does not know the job's secret, is another user's, or refuses the
-  // other's certificate; Cancelled: the job is done, and this worker was a spare.
+  // other's certificate; Cancelled: the job is done, without this worker or with its work.
   static StatusOr<std::unique_ptr<Membership>> Join(const JoinOptions& options);
   ~Membership();
 
@@ -265,6 +265,9 @@ class Membership {
   Status Compare(const std::string& name, const std::string& value, absl::Duration limit);
   // Ends the job on all ranks, with this exit code.
   void Abort(const Status& why, int exit_code);
+  // All ranks have done their work, and leave word of it where a scheduler that is started again looks: from then on the
+  // loss of the scheduler is the job's end, too.
+  void EndsWithoutScheduler() { ends_without_scheduler_ = true; }
   // This rank has finished and will end with this exit code. A connection that ends from then on is the job's end.
   void Leave(int exit_code);
   // After Leave: waits, at most `limit`, until the scheduler ends the connection, as it does when all have left. Not
@@ -318,7 +321,7 @@ class Membership {
   int scheduler_rank_ = -1;
   absl::Duration heartbeat_limit_ = kHeartbeatTimeout;  // of the scheduler
   MonotonicTime heard_;                                 // of it
-  std::atomic<bool> lost_scheduler_{false}, left_{false};
+  std::atomic<bool> lost_scheduler_{false}, left_{false}, ends_without_scheduler_{false};
   bool ended_ = false;  // after Leave; under mutex_
   int rank_ = 0;
   std::vector<RankAddress> peers_;

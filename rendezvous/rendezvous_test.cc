@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/match.h"
 #include "absl/time/clock.h"
 #include "core/base/clock.h"
 #include "core/base/rng.h"
@@ -283,6 +284,19 @@ TEST_F(Cluster, EndsFromOutside) {
   EXPECT_EQ(heard, "rank 1 was stopped");
   made[1]->reset();
   EXPECT_EQ(CauseOf(scheduler_->Wait()).rank, 1);
+}
+
+// A scheduler that was started again hears that the workers had done their work.
+TEST_F(Cluster, WorkersOfAJobThatIsDoneHaveNotFailed) {
+  Start(2);
+  StatusOr<std::unique_ptr<Membership>> made;
+  std::thread worker([&] { made = Membership::Join(Worker("0")); });
+  const MonotonicTime deadline = Soon();
+  while (!absl::StrContains(log(), "node: 0") && MonotonicNow() < deadline) absl::SleepFor(absl::Milliseconds(1));
+  scheduler_->Fail(WithCause(absl::CancelledError("the job is done"), {-1, kExitOk}));
+  worker.join();
+  EXPECT_TRUE(absl::IsCancelled(made.status())) << made.status();
+  EXPECT_EQ(CauseOf(made.status()).exit_code, kExitOk);
 }
 
 TEST_F(Cluster, SilenceIsNoticed) {
