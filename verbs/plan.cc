@@ -14,6 +14,7 @@
 #include "core/base/text.h"
 #include "core/op/marks.h"
 #include "core/op/rank_call.h"
+#include "core/passes/passes.h"
 #include "core/passes/run_passes.h"
 #include "core/runtime/collective_node.h"
 #include "core/runtime/device_layout.h"
@@ -470,11 +471,14 @@ StatusOr<std::vector<Section>> Sections(const cli::CommandLine& command, int64_t
     stages->section.rows.push_back(StageRow((*traced)->graph, *view, seconds));
   }
   if (cut && command.Given("explain")) return ExplainSections(*view, command);
+  const std::string device = command.String("device");
   CompileOptions compile;
   compile.share = ranks > 1;
-  ASSIGN_OR_RETURN(const Graph graph, RunPasses((*traced)->graph, compile));
+  const bool on_device = device != "cpu";
+  ASSIGN_OR_RETURN(const Graph graph,
+                   on_device ? RunPassesForDevice((*traced)->graph, compile) : RunPasses((*traced)->graph, compile));
   std::vector<Section> sections;
-  if (const std::string device = command.String("device"); device != "cpu") {
+  if (on_device) {
     ASSIGN_OR_RETURN(OnDevice on, PlanFor(device, graph, view, ranks));
     // Ranks that have parts of the tensors save them together, and wait.
     if (lua_toboolean(session->lua(), -2) != 0 && view == nullptr) on.copied_bytes = SnapshotBytes(graph);

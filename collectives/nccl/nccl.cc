@@ -147,7 +147,14 @@ NcclWorld::~NcclWorld() {
   if (!device_->Enter().ok()) return;
   // Enqueued and not waited for: the peers' calls may never come.
   if (!pending_.empty() && failed_.ok()) Fail(absl::CancelledError("the rank has ended")).IgnoreError();
+  DropGraphs();
   made_.clear();
+}
+
+void NcclWorld::DropGraphs() {
+  for (const auto& weak : graphs_) {
+    if (const auto graph = weak.lock()) graph->graph_ = CapturedGraph();
+  }
 }
 
 StatusOr<NcclGroup*> NcclWorld::Get(absl::Span<const int64_t> ranks, absl::string_view source) {
@@ -208,11 +215,13 @@ StatusOr<bool> NcclWorld::Retire() {
   bool any = false;
   while (!pending_.empty()) {
     Pending& p = pending_.front();
-    ASSIGN_OR_RETURN(const bool ended, p.done.Reached());
+    ASSIGN_OR_RETURN(const bool ended, p.Done().Reached());
     if (!ended) break;
     groups_->world().recorder().End(p.ticket, true);
-    events_.push_back(std::move(p.ready));
-    events_.push_back(std::move(p.done));
+    if (p.graph == nullptr) {
+      events_.push_back(std::move(p.ready));
+      events_.push_back(std::move(p.done));
+    }
     pending_.pop_front();
     ++first_;
     any = true;
@@ -222,10 +231,50 @@ StatusOr<bool> NcclWorld::Retire() {
 
 Status NcclWorld::After(uint64_t number, DeviceStream& stream) {
   RETURN_IF_ERROR(failed_);
+  if ((number & kInGraph) != 0) {
+    if (capturing_ == nullptr) return absl::OkStatus();  // its graph was run on a stream, which comes behind it
+    const NcclGraph::Recorded& recorded = capturing_->calls_[number & ~kInGraph];
+    return Annotate(stream.WaitFor(recorded.joined), recorded.what);
+  }
   if (number < first_) return absl::OkStatus();
   const Pending& pending = pending_[number - first_];
-  const Status status = stream.WaitFor(pending.done);
+  const Status status = stream.WaitFor(pending.Done());
   return status.ok() ? status : Fail(Annotate(status, pending.what));
+}
+
+StatusOr<std::shared_ptr<NcclGraph>> NcclWorld::Capture(DeviceStream& stream, const std::function<Status()>& enqueue) {
+  RETURN_IF_ERROR(failed_);
+  auto graph = std::make_shared<NcclGraph>();
+  RETURN_IF_ERROR(stream.BeginCapture());
+  capturing_ = graph.get();
+  Status made = enqueue();
+  // The stream of the calls has to come back into the one that is captured.
+  if (made.ok() && !graph->calls_.empty()) made = stream.WaitFor(graph->calls_.back().joined);
+  capturing_ = nullptr;
+  auto captured = stream.EndCapture();
+  RETURN_IF_ERROR(made);
+  RETURN_IF_ERROR(captured.status());
+  graph->graph_ = *std::move(captured);
+  graphs_.erase(std::remove_if(graphs_.begin(), graphs_.end(), [](const auto& g) { return g.expired(); }),
+                graphs_.end());
+  graphs_.push_back(graph);
+  return graph;
+}
+
+Status NcclWorld::Run(const std::shared_ptr<NcclGraph>& graph, DeviceStream& stream) {
+  RETURN_IF_ERROR(failed_);
+  RETURN_IF_ERROR(stream.Run(graph->graph_));
+  for (size_t i = 0; i < graph->calls_.size(); ++i) {
+    const NcclGraph::Recorded& recorded = graph->calls_[i];
+    Pending pending;
+    pending.group = recorded.group;
+    pending.what = recorded.what;
+    pending.ticket = groups_->world().recorder().Begin(recorded.call, recorded.group->calls_++, recorded.group->size());
+    pending.graph = graph;
+    pending.in_graph = i;
+    pending_.push_back(std::move(pending));
+  }
+  return absl::OkStatus();
 }
 
 Status NcclWorld::Look() {
@@ -284,7 +333,7 @@ Status NcclWorld::Watch(DeviceStream& stream) {
     // Only the time that NCCL takes counts: not that of the work before the call.
     bool waits = false;
     if (!pending_.empty() && !any) {
-      ASSIGN_OR_RETURN(waits, pending_.front().ready.Reached());
+      ASSIGN_OR_RETURN(waits, pending_.front().Ready().Reached());
     }
     if (!waits) moved = now;
     if (now - looked >= kLook) {
@@ -306,6 +355,7 @@ Status NcclWorld::Fail(const Status& why) {
   Status named(why.code(), absl::StrCat(once, text));
   failed_ = ExitCodeIn(why) == kExitOk ? named : WithExitCode(named, ExitCodeIn(why));
   for (const Pending& p : pending_) groups_->world().recorder().End(p.ticket, false);
+  DropGraphs();
   for (const auto& [host, group] : made_) {
     if (group != nullptr) group->Leave();
     host->Abort(failed_);
@@ -414,10 +464,40 @@ Status NcclGroup::Begin(const Call& call) {
   return absl::InvalidArgumentError(absl::StrCat("NCCL has no ", Name(call.kind)));
 }
 
+// An error leaves the communicators as they are: the capture has to end first.
+StatusOr<uint64_t> NcclGroup::Record(const Call& call, const std::string& what, DeviceStream& stream) {
+  NcclGraph::Recorded recorded;
+  recorded.group = this;
+  recorded.call = call;
+  recorded.what = what;
+  DeviceEvent fork;
+  const auto record = [&]() -> Status {
+    for (DeviceEvent* const event : {&fork, &recorded.ready, &recorded.done, &recorded.joined}) {
+      ASSIGN_OR_RETURN(*event, world_->TakeEvent());
+    }
+    DeviceStream& own = world_->stream_;
+    RETURN_IF_ERROR(stream.Record(fork));
+    RETURN_IF_ERROR(own.WaitFor(fork));
+    RETURN_IF_ERROR(own.RecordInLaunches(recorded.ready));
+    if (call.count > 0) {
+      RETURN_IF_ERROR(Begin(call));
+      RETURN_IF_ERROR(Settle(what));
+    }
+    RETURN_IF_ERROR(own.RecordInLaunches(recorded.done));
+    return own.Record(recorded.joined);
+  };
+  const Status status = record();
+  if (!status.ok()) return Annotate(status, what);
+  std::vector<NcclGraph::Recorded>& calls = world_->capturing_->calls_;
+  calls.push_back(std::move(recorded));
+  return NcclWorld::kInGraph | (calls.size() - 1);
+}
+
 StatusOr<uint64_t> NcclGroup::Enqueue(const Call& call, DeviceStream& stream) {
   RETURN_IF_ERROR(world_->failed_);
   const std::string what = Describe(call);
   if (!NcclDoes(call)) return absl::InvalidArgumentError(absl::StrCat(what, ": NCCL does not do this"));
+  if (world_->capturing_ != nullptr) return Record(call, what, stream);
   NcclWorld::Pending pending;
   pending.group = this;
   pending.what = what;

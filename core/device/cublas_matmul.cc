@@ -45,6 +45,12 @@ StatusOr<std::unique_ptr<CublasMatmul>> CublasMatmul::Make(const MatmulShape& sh
   if (!IsFloat(shape.type)) return absl::UnimplementedError("cuBLASLt multiplies floats");
   if (shape.batch == 0 || shape.m == 0 || shape.n == 0 || shape.k == 0)
     return absl::UnimplementedError("cuBLASLt has no empty products");
+  const bool follows = shape.bias || shape.z || shape.gelu || shape.h || shape.wide;
+  if (follows && (shape.batch != 1 || shape.type == DType::kF64))
+    return absl::UnimplementedError("a bias and what follows a product come with one matrix, not of float64");
+  // The library's gelu is made for 16 bits.
+  if (shape.gelu && (shape.wide || SizeOf(shape.type) != 2 || shape.n % 8 != 0))
+    return absl::UnimplementedError("gelu comes with rows of 16 bits, of whole groups of 8 elements");
   auto made = std::unique_ptr<CublasMatmul>(new CublasMatmul);
   ASSIGN_OR_RETURN(made->library_, cuda::OpenCublasLt());
   RETURN_IF_ERROR(made->Init(shape));
@@ -56,14 +62,14 @@ Status CublasMatmul::Init(const MatmulShape& s) {
   ASSIGN_OR_RETURN(handle_, HandleOf(library_));
   f64_ = s.type == DType::kF64;
   workspace_bytes_ = WorkspaceOf(s);
-  const int type = TypeOf(s.type);
   RETURN_IF_BLAS_ERROR(cublasLtMatmulDescCreate, &matmul_, f64_ ? cuda::kCompute64 : cuda::kCompute32,
                        f64_ ? cuda::kReal64 : cuda::kReal32);
   const int first = s.transpose_b ? 1 : 0, second = s.transpose_a ? 1 : 0;
   RETURN_IF_BLAS_ERROR(cublasLtMatmulDescSetAttribute, matmul_, cuda::kTransposeA, &first, sizeof first);
   RETURN_IF_BLAS_ERROR(cublasLtMatmulDescSetAttribute, matmul_, cuda::kTransposeB, &second, sizeof second);
-  const auto layout = [&](cuda::BlasLayout* to, int64_t rows, int64_t columns) -> Status {
-    RETURN_IF_BLAS_ERROR(cublasLtMatrixLayoutCreate, to, type, static_cast<uint64_t>(columns),
+  RETURN_IF_ERROR(SetEpilogue(s));
+  const auto layout = [&](cuda::BlasLayout* to, DType type, int64_t rows, int64_t columns) -> Status {
+    RETURN_IF_BLAS_ERROR(cublasLtMatrixLayoutCreate, to, TypeOf(type), static_cast<uint64_t>(columns),
                          static_cast<uint64_t>(rows), columns);
     const int32_t batch = static_cast<int32_t>(s.batch);
     const int64_t stride = rows * columns;
@@ -71,9 +77,9 @@ Status CublasMatmul::Init(const MatmulShape& s) {
     RETURN_IF_BLAS_ERROR(cublasLtMatrixLayoutSetAttribute, *to, cuda::kBatchStride, &stride, sizeof stride);
     return absl::OkStatus();
   };
-  RETURN_IF_ERROR(s.transpose_a ? layout(&a_, s.k, s.m) : layout(&a_, s.m, s.k));
-  RETURN_IF_ERROR(s.transpose_b ? layout(&b_, s.n, s.k) : layout(&b_, s.k, s.n));
-  RETURN_IF_ERROR(layout(&y_, s.m, s.n));
+  RETURN_IF_ERROR(s.transpose_a ? layout(&a_, s.type, s.k, s.m) : layout(&a_, s.type, s.m, s.k));
+  RETURN_IF_ERROR(s.transpose_b ? layout(&b_, s.type, s.n, s.k) : layout(&b_, s.type, s.k, s.n));
+  RETURN_IF_ERROR(layout(&y_, s.wide ? DType::kF32 : s.type, s.m, s.n));
   cuda::BlasPreference preference = nullptr;
   RETURN_IF_BLAS_ERROR(cublasLtMatmulPreferenceCreate, &preference);
   const Status chosen = [&]() -> Status {
@@ -100,6 +106,23 @@ Status CublasMatmul::Init(const MatmulShape& s) {
   return chosen;
 }
 
+// The library's y^T has a row for each column of y, and a bias for each of its rows.
+Status CublasMatmul::SetEpilogue(const MatmulShape& s) {
+  bias_ = s.bias;
+  z_ = s.z;
+  h_ = s.h;
+  if (!s.bias) return absl::OkStatus();
+  const uint32_t epilogue = !s.gelu ? cuda::kBias : s.h ? cuda::kGeluAuxBias : cuda::kGeluBias;
+  RETURN_IF_BLAS_ERROR(cublasLtMatmulDescSetAttribute, matmul_, cuda::kEpilogue, &epilogue, sizeof epilogue);
+  // Until it is enqueued, pointers tell how operands are aligned.
+  const void* const aligned = reinterpret_cast<const void*>(uintptr_t{kAlignment});
+  RETURN_IF_BLAS_ERROR(cublasLtMatmulDescSetAttribute, matmul_, cuda::kBiasPointer, &aligned, sizeof aligned);
+  if (!s.h) return absl::OkStatus();
+  RETURN_IF_BLAS_ERROR(cublasLtMatmulDescSetAttribute, matmul_, cuda::kAuxPointer, &aligned, sizeof aligned);
+  RETURN_IF_BLAS_ERROR(cublasLtMatmulDescSetAttribute, matmul_, cuda::kAuxStride, &s.n, sizeof s.n);
+  return absl::OkStatus();
+}
+
 CublasMatmul::~CublasMatmul() {
   for (const cuda::BlasLayout layout : {a_, b_, y_}) {
     if (layout != nullptr) library_->call.cublasLtMatrixLayoutDestroy(layout);
@@ -107,13 +130,16 @@ CublasMatmul::~CublasMatmul() {
   if (matmul_ != nullptr) library_->call.cublasLtMatmulDescDestroy(matmul_);
 }
 
-Status CublasMatmul::Enqueue(DeviceStream& stream, const void* a, const void* b, void* y, void* workspace) const {
+Status CublasMatmul::Enqueue(DeviceStream& stream, const Operands& at, void* workspace) const {
   const float one = 1, zero = 0;
   const double one64 = 1, zero64 = 0;
   const void* const alpha = f64_ ? static_cast<const void*>(&one64) : &one;
-  const void* const beta = f64_ ? static_cast<const void*>(&zero64) : &zero;
-  RETURN_IF_BLAS_ERROR(cublasLtMatmul, handle_, matmul_, alpha, b, b_, a, a_, beta, y, y_, y, y_, &algorithm_,
-                       workspace, static_cast<size_t>(workspace_bytes_), stream.handle());
+  const void* const beta = f64_ ? static_cast<const void*>(&zero64) : z_ ? &one : &zero;
+  if (bias_)
+    RETURN_IF_BLAS_ERROR(cublasLtMatmulDescSetAttribute, matmul_, cuda::kBiasPointer, &at.bias, sizeof at.bias);
+  if (h_) RETURN_IF_BLAS_ERROR(cublasLtMatmulDescSetAttribute, matmul_, cuda::kAuxPointer, &at.h, sizeof at.h);
+  RETURN_IF_BLAS_ERROR(cublasLtMatmul, handle_, matmul_, alpha, at.b, b_, at.a, a_, beta, z_ ? at.z : at.y, y_, at.y,
+                       y_, &algorithm_, workspace, static_cast<size_t>(workspace_bytes_), stream.handle());
   return absl::OkStatus();
 }
 

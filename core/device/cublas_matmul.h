@@ -17,6 +17,10 @@ struct MatmulShape {
   DType type = DType::kF32;
   int64_t batch = 1, m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
+  // What becomes of the product, for one matrix of f32 or 16 bits: y = gelu(product + bias [n] + z [m, n]), gelu by its
+  // tanh formula. Bias, z and h, what gelu is of, have the type of y.
+  bool wide = false;  // y is f32
+  bool bias = false, z = false, gelu = false, h = false;
 };
 
 // The memory that a product may use beside its operands: parts of its sum, four times. It follows from the shape alone,
@@ -33,12 +37,21 @@ class CublasMatmul {
   ~CublasMatmul();
 
   int64_t workspace_bytes() const { return workspace_bytes_; }
-  // Pointers of the device, 64-byte aligned.
-  Status Enqueue(DeviceStream& stream, const void* a, const void* b, void* y, void* workspace) const;
+  // Pointers of the device, 64-byte aligned; null: the product has none.
+  struct Operands {
+    const void* a = nullptr;
+    const void* b = nullptr;
+    void* y = nullptr;
+    const void* bias = nullptr;
+    const void* z = nullptr;  // y may lie over it
+    void* h = nullptr;
+  };
+  Status Enqueue(DeviceStream& stream, const Operands& at, void* workspace) const;
 
  private:
   CublasMatmul() = default;
   Status Init(const MatmulShape& shape);
+  Status SetEpilogue(const MatmulShape& shape);
 
   const cuda::Library<cuda::CublasLt>* library_ = nullptr;
   cuda::BlasHandle handle_ = nullptr;
@@ -46,7 +59,7 @@ class CublasMatmul {
   cuda::BlasLayout a_ = nullptr, b_ = nullptr, y_ = nullptr;
   cuda::BlasAlgorithm algorithm_ = {};
   int64_t workspace_bytes_ = 0;
-  bool f64_ = false;
+  bool f64_ = false, bias_ = false, z_ = false, h_ = false;
 };
 
 }  // namespace mslua

@@ -44,7 +44,7 @@ inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100, kNotRea
 inline constexpr int kMultiprocessorCount = 16, kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76;
 inline constexpr int kFunctionShared = 1, kFunctionLocal = 3, kFunctionRegisters = 4;  // bytes, bytes of a thread
 inline constexpr int kCaptureThreadLocal = 1;
-inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2;
+inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2, kEventRecordExternal = 1;
 
 // Every function of the driver: the exported name, and its parameters.
 #define MSLUA_CUDA_DRIVER(F)                                                                                   \
@@ -78,6 +78,7 @@ inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2;
   F(cuEventCreate, (EventHandle * event, unsigned flags))                                                      \
   F(cuEventDestroy_v2, (EventHandle event))                                                                    \
   F(cuEventRecord, (EventHandle event, StreamHandle stream))                                                   \
+  F(cuEventRecordWithFlags, (EventHandle event, StreamHandle stream, unsigned flags))                          \
   F(cuEventQuery, (EventHandle event))                                                                         \
   F(cuEventSynchronize, (EventHandle event))                                                                   \
   F(cuEventElapsedTime, (float* milliseconds, EventHandle begin, EventHandle end))                             \
@@ -123,7 +124,9 @@ struct BlasHeuristic {  // cublasLtMatmulHeuristicResult_t
   int reserved[4];
 };
 inline constexpr int kReal32 = 0, kReal64 = 1, kReal16 = 2, kRealB16 = 14, kCompute32 = 68, kCompute64 = 70;
-inline constexpr int kTransposeA = 3, kTransposeB = 4;   // of a matmul
+inline constexpr int kTransposeA = 3, kTransposeB = 4, kEpilogue = 7, kBiasPointer = 8, kAuxPointer = 11,
+                     kAuxStride = 12;  // of a matmul
+inline constexpr uint32_t kNoEpilogue = 1, kBias = 4, kGeluBias = 36, kGeluAuxBias = 164;
 inline constexpr int kBatchCount = 5, kBatchStride = 6;  // of a layout
 inline constexpr int kMaxWorkspace = 1, kReductionSchemes = 3, kMinAlignmentA = 5,
                      kMinAlignmentD = 8;  // of a preference

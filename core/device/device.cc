@@ -143,6 +143,10 @@ Status DeviceStream::WaitFor(const DeviceEvent& event) {
   RETURN_IF_CUDA_ERROR(device_->driver(), cuStreamWaitEvent, handle_, event.handle_, 0);
   return absl::OkStatus();
 }
+Status DeviceStream::RecordInLaunches(DeviceEvent& event) {
+  RETURN_IF_CUDA_ERROR(device_->driver(), cuEventRecordWithFlags, event.handle_, handle_, cuda::kEventRecordExternal);
+  return absl::OkStatus();
+}
 Status DeviceStream::BeginCapture() {
   RETURN_IF_CUDA_ERROR(device_->driver(), cuStreamBeginCapture_v2, handle_, cuda::kCaptureThreadLocal);
   return absl::OkStatus();

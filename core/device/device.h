@@ -115,8 +115,11 @@ class DeviceStream {
   // What is enqueued after WaitFor runs after what Record's stream had been given before Record.
   Status Record(DeviceEvent& event);
   Status WaitFor(const DeviceEvent& event);
-  // Between the two nothing runs: what is enqueued becomes the graph.
+  // Between the two nothing runs: what is enqueued becomes the graph, and what other streams get that wait for an event
+  // of it; this one has to wait for them. Nothing may be allocated, waited for or asked meanwhile.
   Status BeginCapture();
+  // In a capture: each launch of the graph records the event, for others than the graph.
+  Status RecordInLaunches(DeviceEvent& event);
   StatusOr<CapturedGraph> EndCapture();
   Status Run(const CapturedGraph& graph);
   cuda::StreamHandle handle() const { return handle_; }

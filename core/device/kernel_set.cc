@@ -19,7 +19,6 @@
 namespace mslua {
 namespace {
 
-constexpr int kKernelsOfAProgram = 16;
 constexpr size_t kDigestDigits = 32;
 
 std::string Digest(absl::string_view text) {
@@ -109,12 +108,12 @@ StatusOr<std::string> KernelSet::Cubin(const std::string& text) const {
 Status KernelSet::Compile() {
   const auto count = static_cast<int>(texts_.size());
   const int first = static_cast<int>(functions_.size());
-  const int programs = (count - first + kKernelsOfAProgram - 1) / kKernelsOfAProgram;
+  const int programs = (count - first + of_a_program_ - 1) / of_a_program_;
   std::vector<StatusOr<std::string>> cubins(static_cast<size_t>(programs), std::string());
   const auto compile = [&](int program) {
     std::string text = prelude_;
-    const int begin = first + program * kKernelsOfAProgram;
-    for (int k = begin; k < std::min(count, begin + kKernelsOfAProgram); ++k)
+    const int begin = first + program * of_a_program_;
+    for (int k = begin; k < std::min(count, begin + of_a_program_); ++k)
       absl::StrAppend(&text, "MSLUA_KERNEL", texts_[static_cast<size_t>(k)]);
     cubins[static_cast<size_t>(program)] = Cubin(text);
   };
@@ -129,7 +128,7 @@ Status KernelSet::Compile() {
   for (int p = 0; p < programs; ++p) {
     RETURN_IF_ERROR(cubins[static_cast<size_t>(p)].status());
     std::vector<std::string> names;
-    for (int k = first + p * kKernelsOfAProgram; k < std::min(count, first + (p + 1) * kKernelsOfAProgram); ++k)
+    for (int k = first + p * of_a_program_; k < std::min(count, first + (p + 1) * of_a_program_); ++k)
       names.push_back(NameOf(k));
     ASSIGN_OR_RETURN(const auto functions, device_->Load(*cubins[static_cast<size_t>(p)], names));
     functions_.insert(functions_.end(), functions.begin(), functions.end());

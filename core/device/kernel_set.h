@@ -17,9 +17,10 @@ namespace mslua {
 
 class KernelSet {
  public:
-  // `prelude` stands before the kernels. `folder` of kept modules; empty: nothing is kept.
-  KernelSet(Device* device, std::string prelude, std::string folder)
-      : device_(device), prelude_(std::move(prelude)), folder_(std::move(folder)) {}
+  // `prelude` stands before the kernels. `folder` of kept modules; empty: nothing is kept. `of_a_program`: so many
+  // kernels are compiled together.
+  KernelSet(Device* device, std::string prelude, std::string folder, int of_a_program = 16)
+      : device_(device), prelude_(std::move(prelude)), folder_(std::move(folder)), of_a_program_(of_a_program) {}
   static std::string UserFolder();
 
   // Adds a kernel of `pointers` pointers; the number under which Compile makes it available.
@@ -35,6 +36,7 @@ class KernelSet {
 
   Device* device_;
   std::string prelude_, folder_;
+  const int of_a_program_;
   std::vector<std::string> texts_;  // of every kernel, as a whole function
   absl::flat_hash_map<std::string, int> numbers_;
   std::vector<DeviceFunction> functions_;

@@ -20,8 +20,20 @@ constexpr int32_t kMaxChain = 40;
 
 class Fuser {
  public:
-  explicit Fuser(const Graph& graph)
-      : graph_(graph), count_(static_cast<int32_t>(graph.nodes.size())), group_(count_, -1), before_(count_, -1) {
+  // `updates_apart`: as FuseForDevice.
+  Fuser(const Graph& graph, bool updates_apart)
+      : graph_(graph),
+        updates_apart_(updates_apart),
+        count_(static_cast<int32_t>(graph.nodes.size())),
+        group_(count_, -1),
+        before_(count_, -1),
+        updates_(count_, 0) {
+    for (const GraphOutput& o : graph.outputs) {
+      if (o.updates.empty()) continue;
+      int32_t node = o.value.node;
+      for (; graph.nodes[node].op->view; node = graph.nodes[node].inputs[0].node) updates_[node] = 1;
+      updates_[node] = 1;
+    }
     int32_t last = -1;
     for (int32_t i = 0; i < count_; ++i) {
       if (!graph.nodes[i].op->side_effect) continue;
@@ -160,12 +172,18 @@ class Fuser {
     for (Value v : graph_.nodes[i].inputs) {
       const Value source = ThroughBroadcast(v);
       if (source != v || SplatOf(v)) continue;
-      if (graph_.TypeOf(v).elements() == 1 && graph_.nodes[i].outputs[0].elements() > kShort) continue;
+      const bool number = graph_.TypeOf(v).elements() == 1;
+      if (number && (graph_.nodes[i].outputs[0].elements() > kShort || StaysApart(group_[i]))) continue;
       auto [it, fresh] = reader_.emplace(v, i);
       if (fresh) continue;
       if (group_[it->second] != group_[i]) TryMerge(group_[it->second], group_[i]);
       it->second = i;
     }
+  }
+  bool StaysApart(int32_t group) const {
+    const std::vector<int32_t>& members = members_.at(group);
+    return updates_apart_ &&
+           std::any_of(members.begin(), members.end(), [this](int32_t m) { return updates_[m] != 0; });
   }
 
   // A node's unit: its group's last member, or itself.
@@ -205,7 +223,8 @@ class Fuser {
 
   // The units in an order in which all their operands are known. Kahn's algorithm, the earliest first, keeps the order
   // of the trace where it can. With `early`, an update of the store runs as soon as its old value has been read by all,
-  // so that its gradient's memory is free again; where readers wait for the update, it does not wait for them.
+  // so that its gradient's memory is free again; where readers wait for the update, it does not wait for them. Updates
+  // that stay apart come after all else, side by side.
   std::vector<int32_t> Order(bool early) {
     struct Edges {
       std::vector<std::vector<int32_t>> to;
@@ -219,6 +238,7 @@ class Fuser {
     };
     Edges needs(count_), reads(count_);
     std::vector<char> first(count_, 0);  // what updates wait for, and they themselves
+    std::vector<char> late(count_, 0);   // updates that stay apart
     const std::vector<char> sums = LastSums();
     for (int32_t i = 0; i < count_; ++i) {
       const Node& n = graph_.nodes[i];
@@ -227,10 +247,13 @@ class Fuser {
       const bool number = n.op->name == "broadcast_to" && graph_.TypeOf(n.inputs[0]).elements() == 1;
       if (n.op->name == "input" || n.op->view || number || n.outputs[0].elements() == 1) first[Unit(i)] = 1;
     }
+    for (int32_t i = 0; i < count_; ++i) {
+      if (updates_apart_ && updates_[i] != 0) late[Unit(i)] = 1;
+    }
     for (const GraphOutput& o : graph_.outputs) {
       if (o.updates.empty() || !early) continue;
       const int32_t update = Unit(o.value.node);
-      first[update] = 1;
+      if (!updates_apart_) first[update] = 1;
       for (int32_t r : MemoryReaders(graph_.FindInput(o.updates))) reads.Add(Unit(r), update);
     }
     using Turn = std::pair<int32_t, int32_t>;  // those that go first, then by place in the trace
@@ -239,7 +262,9 @@ class Fuser {
     const auto enqueue = [&](int32_t u) {
       if (queued[u]) return;
       queued[u] = 1;
-      ready.emplace(sums[u] || (early && first[u]) ? 0 : 1, u);
+      const bool at_end =
+          late[u] && std::all_of(needs.to[u].begin(), needs.to[u].end(), [&late](int32_t r) { return late[r] != 0; });
+      ready.emplace(at_end ? 2 : sums[u] || (early && first[u]) ? 0 : 1, u);
     };
     const auto enqueue_free = [&](int32_t u) {
       if (needs.waiting[u] == 0 && reads.waiting[u] == 0) enqueue(u);
@@ -404,9 +429,11 @@ class Fuser {
   }
 
   const Graph& graph_;
+  const bool updates_apart_;
   const int32_t count_;
   std::vector<int32_t> group_;   // of a node; -1: none
   std::vector<int32_t> before_;  // of a node with a side effect, the one before it: they keep their order
+  std::vector<char> updates_;    // whether a node makes what the store gets, or is a view of it
   int32_t seen_ = 0;             // the node being looked at
   absl::flat_hash_map<int32_t, std::vector<int32_t>> members_;  // sorted
   absl::flat_hash_map<Value, int32_t> reader_;                  // the last fusible reader of a value
@@ -415,6 +442,7 @@ class Fuser {
 
 }  // namespace
 
-Graph FuseElementwise(const Graph& graph) { return Fuser(graph).Run(); }
+Graph FuseElementwise(const Graph& graph) { return Fuser(graph, false).Run(); }
+Graph FuseForDevice(const Graph& graph) { return Fuser(graph, true).Run(); }
 
 }  // namespace mslua

@@ -8,6 +8,7 @@
 namespace mslua {
 
 class Decisions;
+struct PassOptions;
 
 // Drops nodes that no output needs. Inputs stay: they are the program's signature.
 Graph EliminateDeadNodes(const Graph& graph);
@@ -25,6 +26,14 @@ Graph Simplify(const Graph& graph);
 // Elementwise chains become `fused` nodes: one pass over memory each (core/ops/fused.cc). Scalar constants become
 // numbers of the program, broadcasts its input patterns. Nothing is computed twice.
 Graph FuseElementwise(const Graph& graph);
+
+// In place of FuseElementwise for an accelerator: updates of two parameters stay two nodes, and come after all else, so
+// that one launch makes all of a rule.
+Graph FuseForDevice(const Graph& graph);
+// Products take in a bias and what else a device's library computes with them (core/passes/epilogues.cc). After fusion.
+Graph FuseEpilogues(const Graph& graph);
+// As RunPasses (core/passes/run_passes.h), with these two.
+StatusOr<Graph> RunPassesForDevice(const Graph& graph, const PassOptions& options);
 
 // Cheap elementwise results of the forward pass that the backward pass reads are computed again there, from what is
 // kept anyway (core/passes/recompute.cc; decision 12).

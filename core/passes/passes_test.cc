@@ -166,6 +166,64 @@ TEST(Flatten, ReshapesDoNotCutChains) {
   EXPECT_EQ(Count(fused, "fused"), 2) << ToString(fused);
 }
 
+// What a device's library takes into a product, and what it does not.
+TEST(Epilogues, ProductsTakeInWhatTheLibraryHas) {
+  const auto fused = [](DType type, const std::string& after, int64_t columns) {
+    GraphBuilder g("dense");
+    const Value x = g.Input("x", kData, {type, {6, 8}}), w = g.Input("w", kParameter, {type, {columns, 8}}),
+                b = g.Input("b", kParameter, {DType::kF32, {columns}}), z = g.Input("z", kData, {type, {6, columns}});
+    const Value product = g.Op("matmul", {x, w}, {{"transpose_b", true}});
+    Value y = Add(g, product, Cast(g, b, type));
+    if (after == "z") y = Add(g, z, y);
+    if (after == "z first") y = Add(g, Add(g, product, z), Cast(g, b, type));
+    if (after == "z twice") y = Add(g, Add(g, y, z), z);
+    if (after == "wide") y = Cast(g, y, DType::kF32);
+    if (after == "kept") g.Output("h", y);
+    if (after == "product kept") g.Output("h", product);
+    if (after == "gelu" || after == "kept" || after == "product kept") y = g.Op("gelu_tanh", {y});
+    if (after == "erf") y = g.Op("gelu_erf", {y});
+    if (after == "relu") y = g.Op("relu", {y});
+    if (after == "alone") y = Mul(g, product, z);
+    g.Output("y", y);
+    const Graph before = EliminateDeadNodes(Simplify(*g.Finish())), graph = FuseForDevice(before),
+                made = FuseEpilogues(graph);
+    EXPECT_TRUE(Verify(made).ok()) << Verify(made);
+    // The numbers are those of the fused graph, but for what is no longer rounded between.
+    std::vector<std::string> inputs;
+    for (int32_t i : graph.Inputs()) {
+      const TensorType& t = graph.nodes[i].outputs[0];
+      std::string bytes(static_cast<size_t>(t.bytes()), '\0');
+      for (int64_t k = 0; k < t.elements(); ++k)
+        StoreDouble(t.dtype, &bytes[0], k, std::sin(static_cast<double>(3 * k + 7 * i)));
+      inputs.push_back(std::move(bytes));
+    }
+    const auto want = EvaluateReference(graph, inputs), got = EvaluateReference(made, inputs);
+    EXPECT_TRUE(want.ok() && got.ok()) << want.status() << got.status();
+    for (size_t o = 0; want.ok() && got.ok() && o < made.outputs.size(); ++o) {
+      const TensorType& t = made.TypeOf(made.outputs[o].value);
+      for (int64_t k = 0; k < t.elements(); ++k)
+        EXPECT_NEAR(LoadAsDouble(t.dtype, (*want)[o].data(), k), LoadAsDouble(t.dtype, (*got)[o].data(), k),
+                    type == DType::kF32 ? 1e-5 : 4e-2)
+            << after << ", output " << o;
+    }
+    return std::make_pair(Count(made, "matmul_bias"), Count(made, "matmul_bias_add"));
+  };
+  using Counts = std::pair<int, int>;
+  const DType f32 = DType::kF32, bf16 = DType::kBF16;
+  for (const DType type : {f32, bf16}) {
+    EXPECT_EQ(fused(type, "", 16), Counts(1, 0));
+    EXPECT_EQ(fused(type, "wide", 16), Counts(1, 0));
+    EXPECT_EQ(fused(type, "z", 16), Counts(0, 1));
+    EXPECT_EQ(fused(type, "z first", 16), Counts(0, 1));
+    EXPECT_EQ(fused(type, "gelu", 16), type == f32 ? Counts(0, 0) : Counts(1, 0));
+    EXPECT_EQ(fused(type, "kept", 16), type == f32 ? Counts(0, 0) : Counts(1, 0));
+    for (const char* after : {"z twice", "product kept", "erf", "relu", "alone"})
+      EXPECT_EQ(fused(type, after, 16), Counts(0, 0)) << after;
+  }
+  EXPECT_EQ(fused(bf16, "gelu", 12), Counts(0, 0));  // the library's rows have whole groups of 8
+  EXPECT_EQ(fused(DType::kF64, "", 16), Counts(0, 0));
+}
+
 TEST(Fuse, EqualInstructionsAreComputedOnce) {
   for (const DType t : {DType::kF32, DType::kBF16}) {
     GraphBuilder g("twice");

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -36,8 +37,10 @@ constexpr Pass kPasses[] = {
     {"flatten", Plain<FlattenElementwise>}, {"simplify", Plain<Simplify>},
     {"common", Plain<MergeCommonNodes>},    {"simplify", Plain<Simplify>},
     {"dead", Plain<EliminateDeadNodes>},    {"recompute", Recompute},
-    {"fuse", Plain<FuseElementwise>},       {"buckets", Plain<BucketCollectives>},
 };
+constexpr Pass kFusion[] = {{"fuse", Plain<FuseElementwise>}, {"buckets", Plain<BucketCollectives>}};
+constexpr Pass kFusionForDevice[] = {
+    {"fuse", Plain<FuseForDevice>}, {"epilogues", Plain<FuseEpilogues>}, {"buckets", Plain<BucketCollectives>}};
 
 // The folder of a graph's dumps: "<path>/rank_0", of the graph "Net.eval" "<path>/rank_0/eval".
 std::string DumpFolder(const Graph& graph, const PassOptions& options) {
@@ -65,9 +68,7 @@ class GraphSaver {
   int number_ = 0;  // 0 is SaveGraph's
 };
 
-}  // namespace
-
-StatusOr<Graph> RunPasses(const Graph& graph, const PassOptions& options) {
+StatusOr<Graph> Run(const Graph& graph, const PassOptions& options, absl::Span<const Pass> fusion) {
   RETURN_IF_ERROR(Verify(graph));
   GraphSaver saver(options);
   const bool optimize = options.optimize && !options.reference_kernels;
@@ -76,13 +77,22 @@ StatusOr<Graph> RunPasses(const Graph& graph, const PassOptions& options) {
   Graph current = graph;
   Decisions usual;
   static const bool verify_each = std::getenv("MSLUA_VERIFY_PASSES") != nullptr;
-  for (const Pass& pass : kPasses) {
+  std::vector<Pass> passes(std::begin(kPasses), std::end(kPasses));
+  passes.insert(passes.end(), fusion.begin(), fusion.end());
+  for (const Pass& pass : passes) {
     current = pass.run(current, options.decisions != nullptr ? options.decisions : &usual);
     if (verify_each) RETURN_IF_ERROR(Annotate(Verify(current), absl::StrCat("after the pass ", pass.name)));
-    RETURN_IF_ERROR(saver.Save(current, pass.name, &pass == std::end(kPasses) - 1));
+    RETURN_IF_ERROR(saver.Save(current, pass.name, &pass == &passes.back()));
   }
   RETURN_IF_ERROR(Verify(current));
   return current;
+}
+
+}  // namespace
+
+StatusOr<Graph> RunPasses(const Graph& graph, const PassOptions& options) { return Run(graph, options, kFusion); }
+StatusOr<Graph> RunPassesForDevice(const Graph& graph, const PassOptions& options) {
+  return Run(graph, options, kFusionForDevice);
 }
 
 Status SaveGraph(const Graph& graph, const std::string& stage, const PassOptions& options) {

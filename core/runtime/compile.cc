@@ -2,6 +2,7 @@
 #include <chrono>
 #include <utility>
 
+#include "core/passes/passes.h"
 #include "core/passes/run_passes.h"
 #include "core/runtime/cpu_executable.h"
 #include "core/runtime/device_executable.h"
@@ -14,8 +15,11 @@ StatusOr<std::unique_ptr<Executable>> Executable::Compile(const Graph& graph, St
                                                           const CompileOptions& options,
                                                           std::shared_ptr<Block>* workspace) {
   const auto start = std::chrono::steady_clock::now();
+  if (options.device != nullptr) {
+    ASSIGN_OR_RETURN(Graph optimized, RunPassesForDevice(graph, options));
+    return MakeDeviceExecutable(std::move(optimized), store, options, start);
+  }
   ASSIGN_OR_RETURN(Graph optimized, RunPasses(graph, options));
-  if (options.device != nullptr) return MakeDeviceExecutable(std::move(optimized), store, options, start);
   return MakeCpuExecutable(std::move(optimized), store, options, workspace, start);
 }
 

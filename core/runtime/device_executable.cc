@@ -74,7 +74,7 @@ class DeviceExecutable : public Executable, public DeviceRun {
     std::vector<bool> over_nccl(graph_.nodes.size(), false);
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (IsPassive(graph_.nodes[i])) continue;
-      auto made = Prepare(static_cast<int32_t>(i), options, &kernels);
+      auto made = Prepare(static_cast<int32_t>(i), options);
       if (!made.ok()) return Annotate(made.status(), WhereOf(graph_.nodes[i]));
       prepared[i] = *std::move(made);
       scratch[i] = prepared[i].program.scratch_bytes;
@@ -83,6 +83,8 @@ class DeviceExecutable : public Executable, public DeviceRun {
     faults_ = FaultsOf(graph_);
     layout_ = LayOut(graph_, scratch, check_ ? kGuard : 0);
     ASSIGN_OR_RETURN(DeviceSteps steps, StepsOf(graph_, layout_, over_nccl));
+    updates_ = std::move(steps.updates);
+    for (const DeviceWork& work : steps.works) RETURN_IF_ERROR(AddKernels(work, &prepared, &kernels));
     RETURN_IF_ERROR(FindInputs());
     RETURN_IF_ERROR(Allocate());
     RETURN_IF_ERROR(kernels.Compile());
@@ -102,6 +104,7 @@ class DeviceExecutable : public Executable, public DeviceRun {
     if (device_ == nullptr || !device_->Enter().ok()) return;
     stream_.Wait().IgnoreError();
     copy_stream_.Wait().IgnoreError();
+    sections_.clear();
   }
 
   Status BindInput(absl::string_view name, const void* data) override {
@@ -174,6 +177,11 @@ class DeviceExecutable : public Executable, public DeviceRun {
   Device* device() const override { return device_; }
   int64_t device_bytes() const override { return layout_.bytes + report_.store_bytes; }
   KernelUse UseOf(size_t launch) const override { return uses_[launch]; }
+  absl::Span<const int32_t> NodesOf(size_t launch) const override {
+    const int32_t& node = launch_names_[launch].first;
+    const auto together = updates_.find(node);
+    return together == updates_.end() ? absl::MakeConstSpan(&node, 1) : absl::MakeConstSpan(together->second.nodes);
+  }
 
   TensorView Output(int i) const override {
     const GraphOutput& o = graph_.outputs[i];
@@ -235,17 +243,20 @@ class DeviceExecutable : public Executable, public DeviceRun {
     DeviceCollective* over_nccl = nullptr;
     // Recorded when it has been enqueued, in turn, where a work of another lane waits for it.
     std::vector<DeviceEvent> ended;
+    bool calls() const { return what.kind == DeviceWork::kCall; }
     // The same in every step, so that it can be captured.
     bool repeats() const {
-      const bool host = what.kind == DeviceWork::kInput || what.kind == DeviceWork::kMove ||
-                        what.kind == DeviceWork::kBegin || what.kind == DeviceWork::kCall;
+      const bool host =
+          what.kind == DeviceWork::kInput || what.kind == DeviceWork::kMove || what.kind == DeviceWork::kBegin;
       return !host && staged == nullptr;
     }
   };
-  // Jobs [first, last): one that does not repeat, or some that are captured as one graph.
+  // Jobs [first, last): one that does not repeat, or some that are captured as one graph, with their calls of NCCL.
   struct Section {
     size_t first = 0, last = 0;
+    bool calls = false;
     CapturedGraph graph;
+    std::shared_ptr<NcclGraph> graph_with_calls;
   };
   struct External {
     std::string kind;
@@ -255,7 +266,7 @@ class DeviceExecutable : public Executable, public DeviceRun {
     int64_t pinned = 0;          // its place in a slot of host_inputs_
   };
 
-  StatusOr<Prepared> Prepare(int32_t node, const CompileOptions& options, KernelSet* kernels) {
+  StatusOr<Prepared> Prepare(int32_t node, const CompileOptions& options) {
     const Node& n = graph_.nodes[node];
     Prepared p;
     if (IsCollective(n) && n.attrs.Ints("group").size() > 1) {
@@ -283,9 +294,23 @@ class DeviceExecutable : public Executable, public DeviceRun {
     } else {
       ASSIGN_OR_RETURN(p.program, n.op->device(spec));
     }
+    return p;
+  }
+
+  // The text of a work's kernels.
+  Status AddKernels(const DeviceWork& work, std::vector<Prepared>* prepared, KernelSet* kernels) const {
+    if (work.kind != DeviceWork::kNode && work.kind != DeviceWork::kUpdates) return absl::OkStatus();
+    Prepared& p = (*prepared)[work.of];
+    std::vector<TensorType> inputs;
+    const OpSpec spec = SpecOf(graph_, work.of, &inputs);
+    if (work.kind == DeviceWork::kUpdates) {
+      ASSIGN_OR_RETURN(const ScalarProgram program, ParseScalarProgram(spec.attrs.Str("program")));
+      p.numbers.push_back(kernels->Add(DeviceMapOfPieces(program, spec.inputs, spec.outputs), 2));
+      return absl::OkStatus();
+    }
     for (const DeviceStep& step : p.program.steps)
       p.numbers.push_back(kernels->Add(DeviceBody(spec, step), DevicePointers(spec)));
-    return p;
+    return absl::OkStatus();
   }
 
   // A library's kernel, without one where text has to do. Equal calls share theirs: some take a second to make.
@@ -393,6 +418,8 @@ class DeviceExecutable : public Executable, public DeviceRun {
     job.waits = std::move(waits);
     if (what.kind == DeviceWork::kNode) {
       RETURN_IF_ERROR(AddLaunches(what.of, std::move((*prepared)[what.of]), kernels, &job));
+    } else if (what.kind == DeviceWork::kUpdates) {
+      RETURN_IF_ERROR(AddUpdates(what.of, kernels.function((*prepared)[what.of].numbers[0]), &job));
     } else if (what.kind == DeviceWork::kPack || what.kind == DeviceWork::kCall || what.kind == DeviceWork::kUnpack) {
       std::unique_ptr<DeviceCollective>& collective = streamed_[what.of];
       if (collective == nullptr) {
@@ -439,6 +466,29 @@ class DeviceExecutable : public Executable, public DeviceRun {
       use.shared_bytes = std::max(use.shared_bytes, f.shared_bytes);
       use.spilled_bytes = std::max(use.spilled_bytes, f.spilled_bytes);
     }
+    return absl::OkStatus();
+  }
+
+  // One launch for all of them, and its tables.
+  Status AddUpdates(int32_t last, DeviceFunction f, Job* job) {
+    const DeviceUpdates& updates = updates_.at(last);
+    std::vector<int64_t> pieces;  // counts and addresses
+    std::vector<DevicePart> parts;
+    for (size_t k = 0; k < updates.nodes.size(); ++k) {
+      const int64_t count = graph_.nodes[updates.nodes[k]].outputs[0].elements();
+      ASSIGN_OR_RETURN(const std::vector<void*> pointers, PointersOf(updates.nodes[k]));
+      pieces.push_back(count);
+      for (void* const p : pointers) pieces.push_back(reinterpret_cast<int64_t>(p));
+      for (int64_t part = 0; part * kDevicePart < count; ++part)
+        parts.push_back({static_cast<uint32_t>(k), static_cast<uint32_t>(part)});
+    }
+    char *const pieces_at = base_ + updates.pieces, *const parts_at = base_ + updates.parts;
+    RETURN_IF_ERROR(stream_.CopyIn(pieces_at, pieces.data(), static_cast<int64_t>(pieces.size() * sizeof pieces[0])));
+    RETURN_IF_ERROR(stream_.CopyIn(parts_at, parts.data(), static_cast<int64_t>(parts.size() * sizeof parts[0])));
+    RETURN_IF_ERROR(stream_.Wait());
+    AddName(last, "cuda");
+    uses_.back() = {1, f.registers, f.shared_bytes, f.spilled_bytes};
+    job->launches.push_back({f, updates.blocks, 256, {pieces_at, parts_at}, nullptr, nullptr});
     return absl::OkStatus();
   }
 
@@ -504,15 +554,21 @@ class DeviceExecutable : public Executable, public DeviceRun {
     return absl::OkStatus();
   }
 
-  // What waits for another lane begins a section, and an event stands behind one.
+  // What waits for an event that is recorded in each step begins a section, and such an event stands behind one. Waits
+  // for calls are within a graph.
   void MakeSections() {
+    const auto waits_for_event = [this](const Job& job) {
+      return std::any_of(job.waits.begin(), job.waits.end(),
+                         [this](const WorkEnd& e) { return !jobs_[e.work].ended.empty(); });
+    };
     for (size_t j = 0; j < jobs_.size(); ++j) {
-      const bool joins =
-          j > 0 && jobs_[j].repeats() && jobs_[j - 1].repeats() && jobs_[j].waits.empty() && jobs_[j - 1].ended.empty();
+      const bool joins = j > 0 && jobs_[j].repeats() && jobs_[j - 1].repeats() && !waits_for_event(jobs_[j]) &&
+                         jobs_[j - 1].ended.empty();
       if (joins)
         ++sections_.back().last;
       else
-        sections_.push_back({j, j + 1, {}});
+        sections_.push_back({j, j + 1, false, {}, nullptr});
+      sections_.back().calls = sections_.back().calls || jobs_[j].calls();
     }
   }
 
@@ -574,25 +630,49 @@ class DeviceExecutable : public Executable, public DeviceRun {
     return absl::OkStatus();
   }
 
-  // What repeats is captured with the second step: at their first calls libraries load kernels, which a capture may
-  // refuse.
+  // What repeats is captured with the second step: at their first calls libraries load kernels, and NCCL makes
+  // connections, which a capture may refuse.
   Status EnqueueSections() {
     for (Section& s : sections_) {
-      RETURN_IF_ERROR(WaitForOthers(jobs_[s.first]));
       if (!jobs_[s.first].repeats() || started_ == 0) {
-        for (size_t j = s.first; j < s.last; ++j) RETURN_IF_ERROR(Enqueue(jobs_[j]));
+        RETURN_IF_ERROR(EnqueueJobs(s));
       } else {
-        if (!s.graph) RETURN_IF_ERROR(Capture(&s));
-        RETURN_IF_ERROR(stream_.Run(s.graph));
+        RETURN_IF_ERROR(WaitForOthers(jobs_[s.first]));
+        RETURN_IF_ERROR(RunCaptured(&s));
       }
       RETURN_IF_ERROR(Ended(jobs_[s.last - 1]));
     }
     return absl::OkStatus();
   }
+  Status EnqueueJobs(const Section& s) {
+    for (size_t j = s.first; j < s.last; ++j) {
+      RETURN_IF_ERROR(WaitForOthers(jobs_[j]));
+      RETURN_IF_ERROR(Enqueue(jobs_[j]));
+    }
+    return absl::OkStatus();
+  }
+  Status RunCaptured(Section* s) {
+    if (s->calls) {
+      if (s->graph_with_calls == nullptr) {
+        const auto enqueue = [&] { return EnqueueCaptured(*s); };
+        ASSIGN_OR_RETURN(s->graph_with_calls, nccl_->Capture(stream_, enqueue));
+      }
+      return nccl_->Run(s->graph_with_calls, stream_);
+    }
+    if (!s->graph) RETURN_IF_ERROR(Capture(s));
+    return stream_.Run(s->graph);
+  }
+  // What the first job waits for comes before the graph.
+  Status EnqueueCaptured(const Section& s) {
+    for (size_t j = s.first; j < s.last; ++j) {
+      if (j > s.first) RETURN_IF_ERROR(WaitForOthers(jobs_[j], s.first));
+      RETURN_IF_ERROR(Enqueue(jobs_[j]));
+    }
+    return absl::OkStatus();
+  }
   Status Capture(Section* s) {
     RETURN_IF_ERROR(stream_.BeginCapture());
-    Status made;
-    for (size_t j = s->first; j < s->last && made.ok(); ++j) made = Enqueue(jobs_[j]);
+    const Status made = EnqueueCaptured(*s);
     auto graph = stream_.EndCapture();
     RETURN_IF_ERROR(made);
     RETURN_IF_ERROR(graph.status());
@@ -602,11 +682,14 @@ class DeviceExecutable : public Executable, public DeviceRun {
 
   DeviceStream& StreamOf(Lane lane) { return lane == Lane::kCopy ? copy_stream_ : stream_; }
 
-  Status WaitForOthers(const Job& job) {
+  // Calls before job `first` have been waited for.
+  Status WaitForOthers(const Job& job, size_t first = 0) {
     for (const WorkEnd& e : job.waits) {
       const Job& other = jobs_[e.work];
       if (started_ < e.steps_before) continue;
-      if (other.over_nccl != nullptr && other.lane == Lane::kCommunication)
+      // Where there are calls a step begins when the one before has ended.
+      if (other.calls() && (e.steps_before > 0 || static_cast<size_t>(e.work) < first)) continue;
+      if (other.calls())
         RETURN_IF_ERROR(other.over_nccl->After(StreamOf(job.lane)));
       else if (!other.ended.empty())
         RETURN_IF_ERROR(StreamOf(job.lane).WaitFor(other.ended[(started_ - e.steps_before) % kSlots]));
@@ -636,6 +719,7 @@ class DeviceExecutable : public Executable, public DeviceRun {
         return stream_.Fill(base_ + layout_.outbox, 0, layout_.outbox_bytes);
       }
       case DeviceWork::kNode:
+      case DeviceWork::kUpdates:
         if (job.staged != nullptr) return RunStaged(*job.staged);
         for (const Launch& l : job.launches) RETURN_IF_ERROR(Enqueue(l));
         return absl::OkStatus();
@@ -825,6 +909,7 @@ class DeviceExecutable : public Executable, public DeviceRun {
   std::vector<std::string> input_names_;
   std::vector<External> external_;
   absl::flat_hash_map<int32_t, int> position_of_node_;
+  absl::flat_hash_map<int32_t, DeviceUpdates> updates_;  // by the last of their nodes
   DeviceStream stream_, copy_stream_;
   std::vector<int32_t> faults_;  // nodes, in the order of the outbox
   std::vector<Job> jobs_;

@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "collectives/nccl/nccl.h"
+#include "core/kernels/cuda/library_kernel.h"
 #include "core/op/device_form.h"
 #include "core/op/rank_call.h"
 #include "core/runtime/collective_kernel.h"
@@ -21,6 +22,33 @@ constexpr int64_t kSmall = 4096;
 int64_t Aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 bool IsData(const Node& n) { return n.attrs.Str("kind") == kData; }
+
+// By node, what updates of the store compute that one kernel can make together: equal texts are one rule.
+absl::flat_hash_map<int32_t, std::string> RulesOf(const Graph& graph) {
+  absl::flat_hash_map<int32_t, std::string> rules;
+  for (const GraphOutput& o : graph.outputs) {
+    Value v = o.value;
+    while (graph.nodes[v.node].op->view) v = graph.nodes[v.node].inputs[0];
+    const Node& n = graph.nodes[v.node];
+    if (o.updates.empty() || n.op->name != "fused" || n.outputs[0].elements() == 0) continue;
+    std::string rule = absl::StrCat(n.attrs.Str("program"), " ", n.attrs.Str("dtypes"));
+    bool fits = true;
+    for (Value x : n.inputs) {
+      const TensorType& t = graph.TypeOf(x);
+      const bool dense = t.shape == n.outputs[0].shape;
+      fits = fits && (dense || t.elements() == 1);
+      absl::StrAppend(&rule, " ", Name(t.dtype), dense ? "" : " number");
+    }
+    if (fits) rules.emplace(v.node, std::move(rule));
+  }
+  return rules;
+}
+
+// Bytes of a node in the tables of updates.
+int64_t PieceBytes(const Node& n) {
+  return static_cast<int64_t>(sizeof(int64_t) + (n.inputs.size() + n.outputs.size()) * sizeof(void*));
+}
+int64_t PartsOf(const Node& n) { return (n.outputs[0].elements() + kDevicePart - 1) / kDevicePart; }
 
 }  // namespace
 
@@ -119,6 +147,14 @@ DeviceLayout LayOut(const Graph& graph, const std::vector<int64_t>& scratch, int
     layout.updates.push_back(update);
   }
   layout.outbox = take(layout.outbox_bytes);
+  if (guard == 0) {
+    int64_t tables = 0;
+    for (const auto& rule : RulesOf(graph)) {
+      const Node& n = graph.nodes[rule.first];
+      tables += PieceBytes(n) + PartsOf(n) * static_cast<int64_t>(sizeof(DevicePart));
+    }
+    layout.tables = take(tables);
+  }
   layout.bytes = std::max(layout.bytes, kAlignment);
   return layout;
 }
@@ -146,6 +182,7 @@ class StepMaker {
         OfNode(DeviceWork::kNode, i, Lane::kCompute);
     }
     End();
+    if (layout_.tables >= 0) GatherUpdates();
     return std::move(steps_);
   }
 
@@ -264,6 +301,69 @@ class StepMaker {
     Touch(Own(layout_.outbox, layout_.outbox_bytes, true));
   }
 
+  // Works [first, ..] that become one, in the place of the last, and what they touch.
+  struct Gathered {
+    std::vector<size_t> works;
+    Work all;
+  };
+  // Whether work `w` may become one with those: nothing after the last of them touches what they touch, nor does it.
+  bool Joins(const Gathered& g, size_t w) const {
+    for (size_t v = g.works.back() + 1; v <= w; ++v) {
+      if (Conflict(steps_.touched[v], g.all)) return false;
+    }
+    return true;
+  }
+  void GatherUpdates() {
+    const absl::flat_hash_map<int32_t, std::string> rules = RulesOf(graph_);
+    std::vector<Gathered> all;
+    absl::flat_hash_map<std::string, size_t> open;  // of a rule, those that the next one may join
+    for (size_t w = 0; w < steps_.works.size(); ++w) {
+      const DeviceWork& work = steps_.works[w];
+      const auto rule = work.kind == DeviceWork::kNode ? rules.find(work.of) : rules.end();
+      if (rule == rules.end()) continue;
+      const auto [at, fresh] = open.try_emplace(rule->second, all.size());
+      if (fresh || !Joins(all[at->second], w)) {
+        at->second = all.size();
+        all.push_back({{w}, steps_.touched[w]});
+        continue;
+      }
+      Gathered& g = all[at->second];
+      g.works.push_back(w);
+      const std::vector<MemoryRange>& more = steps_.touched[w].touched;
+      g.all.touched.insert(g.all.touched.end(), more.begin(), more.end());
+    }
+    std::vector<bool> gone(steps_.works.size(), false);
+    int64_t tables = layout_.tables;
+    for (Gathered& g : all) {
+      if (g.works.size() == 1) continue;
+      const size_t last = g.works.back();
+      DeviceUpdates updates;
+      updates.pieces = tables;
+      for (const size_t w : g.works) {
+        gone[w] = w != last;
+        const Node& n = graph_.nodes[steps_.works[w].of];
+        updates.nodes.push_back(steps_.works[w].of);
+        updates.blocks += PartsOf(n);
+        tables += PieceBytes(n);
+      }
+      updates.parts = tables;
+      tables += updates.blocks * static_cast<int64_t>(sizeof(DevicePart));
+      steps_.works[last].kind = DeviceWork::kUpdates;
+      steps_.touched[last] = std::move(g.all);
+      steps_.touched[last].touched.push_back(Own(updates.pieces, tables - updates.pieces, false));
+      steps_.updates.emplace(steps_.works[last].of, std::move(updates));
+    }
+    size_t kept = 0;
+    for (size_t w = 0; w < gone.size(); ++w) {
+      if (gone[w]) continue;
+      steps_.works[kept] = steps_.works[w];
+      if (kept != w) steps_.touched[kept] = std::move(steps_.touched[w]);
+      ++kept;
+    }
+    steps_.works.resize(kept);
+    steps_.touched.resize(kept);
+  }
+
   const Graph& graph_;
   const DeviceLayout& layout_;
   const std::vector<bool>& over_nccl_;
@@ -284,11 +384,13 @@ StatusOr<DeviceSteps> StepsOf(const Graph& graph, const DeviceLayout& layout, co
 StatusOr<DevicePlan> PlanOnDevice(const Graph& graph) {
   DevicePlan plan;
   std::vector<int64_t> scratch(graph.nodes.size(), 0);
+  std::vector<bool> over_nccl(graph.nodes.size(), false);
   for (int32_t i = 0; i < static_cast<int32_t>(graph.nodes.size()); ++i) {
     const Node& n = graph.nodes[i];
     if (IsPassive(n)) continue;
     if (IsCollective(n) && n.attrs.Ints("group").size() > 1) {
-      if (RunsOverNccl(graph, n)) {
+      over_nccl[i] = RunsOverNccl(graph, n);
+      if (over_nccl[i]) {
         const auto [in, out] = BlocksOf(graph, n);
         scratch[i] = in + out;
       }
@@ -302,6 +404,12 @@ StatusOr<DevicePlan> PlanOnDevice(const Graph& graph) {
       plan.launches.emplace_back(i, 1);
       continue;
     }
+    if (n.op->name == "matmul_bias" || n.op->name == "matmul_bias_add") {
+      const int64_t moved = MovedBiasBytes(spec);
+      scratch[i] = Aligned(moved) + WorkspaceOf(BiasedProductOf(spec));
+      plan.launches.emplace_back(i, moved > 0 ? 2 : 1);
+      continue;
+    }
     if (!n.op->device)
       return Annotate(absl::UnimplementedError(absl::StrCat(n.op->name, " has no kernel for a device")), WhereOf(n));
     const auto program = n.op->device(spec);
@@ -310,7 +418,18 @@ StatusOr<DevicePlan> PlanOnDevice(const Graph& graph) {
     plan.launches.emplace_back(i, static_cast<int>(program->steps.size()));
   }
   const DeviceLayout layout = LayOut(graph, scratch);
-  plan.report = ReportOf(graph, layout.plan, static_cast<int64_t>(plan.launches.size()));
+  ASSIGN_OR_RETURN(const DeviceSteps steps, StepsOf(graph, layout, over_nccl));
+  absl::flat_hash_map<int32_t, int> together;  // the kernels of an update
+  for (const auto& [last, updates] : steps.updates) {
+    for (const int32_t node : updates.nodes) together[node] = node == last ? 1 : 0;
+  }
+  int64_t launches = 0;
+  for (auto& [node, kernels] : plan.launches) {
+    const auto at = together.find(node);
+    if (at != together.end()) kernels = at->second;
+    launches += at == together.end() || kernels > 0 ? 1 : 0;
+  }
+  plan.report = ReportOf(graph, layout.plan, launches);
   plan.device_bytes = layout.bytes + plan.report.store_bytes;
   return plan;
 }

@@ -4,12 +4,15 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/types/optional.h"
 #include "core/device/cublas_matmul.h"
 #include "core/graph/graph.h"
+#include "core/op/formula.h"
 #include "core/runtime/executable.h"
 #include "core/runtime/memory_plan.h"
 #include "core/runtime/schedule.h"
@@ -49,10 +52,12 @@ struct DeviceLayout {
   int64_t outbox = 0, outbox_bytes = 0;
   std::vector<int64_t> posted;
   int64_t constants = 0, scalars = 0;
+  // For the tables of updates that are made together; -1: each is made alone.
+  int64_t tables = -1;
   int64_t bytes = 0;
 };
 inline constexpr int64_t kScalarStride = 64;
-// `scratch`: bytes of each node's kernels. `guard`: bytes behind each value.
+// `scratch`: bytes of each node's kernels. `guard`: bytes behind each value, of a step whose nodes are launched alone.
 DeviceLayout LayOut(const Graph& graph, const std::vector<int64_t>& scratch, int64_t guard = 0);
 // The nodes that may find wrong values, in the order of their places in the outbox.
 std::vector<int32_t> FaultsOf(const Graph& graph);
@@ -60,27 +65,46 @@ std::vector<int32_t> FaultsOf(const Graph& graph);
 // What a step is made of, in the order in which the device gets it.
 struct DeviceWork {
   enum Kind : uint8_t {
-    kInput,   // copies input `of` from the host: to its stage, or to its place
-    kMove,    // from its stage to its place
-    kBegin,   // scalars, and no fault
-    kNode,    // the kernels of node `of`, or its collective through the host
-    kPack,    // of a collective over NCCL: what comes before the call
-    kCall,    // the call
-    kUnpack,  // what comes after it
-    kEnd,     // updates that were not made in place, and what the host reads
+    kInput,    // copies input `of` from the host: to its stage, or to its place
+    kMove,     // from its stage to its place
+    kBegin,    // scalars, and no fault
+    kNode,     // the kernels of node `of`, or its collective through the host
+    kUpdates,  // node `of` and those that are made together with it
+    kPack,     // of a collective over NCCL: what comes before the call
+    kCall,     // the call
+    kUnpack,   // what comes after it
+    kEnd,      // updates that were not made in place, and what the host reads
   };
   Kind kind = kNode;
   int32_t of = 0;
 };
+// Updates of the store by one program, over tensors of their own, which one kernel makes (DeviceMapOfPieces).
+struct DeviceUpdates {
+  std::vector<int32_t> nodes;
+  // Its tables, in the step's memory, and the number of its blocks.
+  int64_t pieces = 0, parts = 0, blocks = 0;
+};
+// The body of their kernel. p.at[0]: of each of them, a piece, the number of its elements (i64), then the addresses of
+// its inputs and outputs. p.at[1]: of each block a part of a piece. The pieces have the types of `inputs` and
+// `outputs`; inputs of another shape than the outputs are numbers.
+struct DevicePart {
+  uint32_t piece = 0;
+  uint32_t number = 0;  // elements [number, number + 1) * kDevicePart
+};
+inline constexpr int64_t kDevicePart = 4096;
+std::string DeviceMapOfPieces(const ScalarProgram& program, absl::Span<const TensorType> inputs,
+                              absl::Span<const TensorType> outputs);
 struct DeviceSteps {
   std::vector<DeviceWork> works;
   std::vector<Work> touched;
   StepSchedule schedule;
+  absl::flat_hash_map<int32_t, DeviceUpdates> updates;  // by the last of their nodes
 };
 // `over_nccl`: of each node. The schedule is verified.
 StatusOr<DeviceSteps> StepsOf(const Graph& graph, const DeviceLayout& layout, const std::vector<bool>& over_nccl);
 
-// A step on a device that is not here: its memory, and the number of kernels that each node launches. To the byte where
+// A step on a device that is not here: its memory, and the number of kernels that each node launches (of updates that
+// are made together the last one). To the byte where
 // cuBLASLt computes the products and cuDNN is not there, whose workspace only the library knows.
 struct DevicePlan {
   PlanReport report;

@@ -6,7 +6,10 @@
 #include <cstdio>
 #include <random>
 
+#include "absl/strings/str_cat.h"
 #include "core/graph/builder.h"
+#include "core/passes/passes.h"
+#include "core/passes/run_passes.h"
 #include "core/runtime/placed_graph.h"
 
 namespace mslua {
@@ -116,6 +119,67 @@ TEST(DeviceSteps, OfRandomGraphsAreOrderedAndNoWaitCanBeLeftOut) {
   EXPECT_EQ(reported, waits);
   EXPECT_GT(calls, 1000);
   EXPECT_GT(waits, 1000);
+}
+
+// Updates w -= lr softmax(w) of four tensors, of which the last one's gradient is that of what the third has become.
+StatusOr<DeviceSteps> Updates(bool alone, bool chained, Graph* graph, int64_t* table_bytes) {
+  GraphBuilder g;
+  const Value lr = g.Input("lr", kScalar, {DType::kF32, {}});
+  Value last;
+  for (const Shape& shape : {Shape{3, 7}, Shape{64}, Shape{5000}, Shape{10}}) {
+    const std::string name = absl::StrCat("w", shape[0]);
+    const Value w = g.Input(name, kParameter, {DType::kF32, shape});
+    Value of = w;
+    if (chained && shape[0] == 10) of = Reshape(g, ReduceSum(g, Reshape(g, last, {500, 10}), {0}, false), {10});
+    last = Sub(g, w, Mul(g, g.Op("softmax", {of}), lr));
+    g.Output(absl::StrCat("new ", name), last, name);
+  }
+  ASSIGN_OR_RETURN(const Graph made, g.Finish());
+  ASSIGN_OR_RETURN(*graph, RunPassesForDevice(made, {}));
+  const DeviceLayout layout = LayOut(*graph, std::vector<int64_t>(graph->nodes.size(), 0), alone ? 256 : 0);
+  *table_bytes = layout.tables < 0 ? 0 : layout.bytes - layout.tables;
+  return StepsOf(*graph, layout, std::vector<bool>(graph->nodes.size(), false));
+}
+
+TEST(DeviceSteps, UpdatesOfARuleAreOneWork) {
+  Graph graph;
+  int64_t table_bytes = 0;
+  const auto steps = Updates(false, false, &graph, &table_bytes);
+  ASSERT_TRUE(steps.ok()) << steps.status();
+  ASSERT_EQ(steps->updates.size(), 1u) << ToString(graph);
+  const DeviceUpdates& updates = steps->updates.begin()->second;
+  EXPECT_EQ(updates.nodes.size(), 4u);
+  EXPECT_EQ(updates.blocks, 5);  // two of the tensor that is larger than a part
+  EXPECT_LE(4 * 5 * 8 + updates.blocks * 8, table_bytes);
+  int nodes = 0;
+  for (size_t w = 0; w < steps->works.size(); ++w) {
+    nodes += steps->works[w].kind == DeviceWork::kNode;
+    if (steps->works[w].kind != DeviceWork::kUpdates) continue;
+    EXPECT_EQ(steps->works[w].of, updates.nodes.back());
+    // It writes the four tensors of the store.
+    int written = 0;
+    for (const MemoryRange& r : steps->touched[w].touched) written += r.space > 0 && r.written;
+    EXPECT_EQ(written, 4);
+  }
+  EXPECT_EQ(nodes, 4);
+}
+
+TEST(DeviceSteps, AnUpdateThatNeedsAnotherOneComesAfterIt) {
+  Graph graph;
+  int64_t table_bytes = 0;
+  const auto steps = Updates(false, true, &graph, &table_bytes);
+  ASSERT_TRUE(steps.ok()) << steps.status();
+  ASSERT_EQ(steps->updates.size(), 1u) << ToString(graph);
+  EXPECT_EQ(steps->updates.begin()->second.nodes.size(), 3u);
+}
+
+TEST(DeviceSteps, UpdatesAreAloneWhereLaunchesAreChecked) {
+  Graph graph;
+  int64_t table_bytes = 0;
+  const auto steps = Updates(true, false, &graph, &table_bytes);
+  ASSERT_TRUE(steps.ok()) << steps.status();
+  EXPECT_TRUE(steps->updates.empty());
+  EXPECT_EQ(table_bytes, 0);
 }
 
 TEST(DeviceSteps, LargeInputsAreCopiedAheadAndSmallOnesAreNot) {

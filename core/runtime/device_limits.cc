@@ -62,7 +62,7 @@ class Meter {
       }
       ASSIGN_OR_RETURN(const double seconds, Seconds([&]() -> Status {
                          if (kernels.empty())
-                           return (*library)->Enqueue(stream_, a.data(), b.data(), y.data(), workspace.data());
+                           return (*library)->Enqueue(stream_, {a.data(), b.data(), y.data()}, workspace.data());
                          return Launch(kernels);
                        }));
       rate = std::max(rate, 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / seconds);

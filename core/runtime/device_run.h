@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "absl/types/span.h"
 #include "core/base/status.h"
 
 namespace mslua {
@@ -30,8 +31,9 @@ class DeviceRun {
   virtual Device* device() const = 0;
   // All that the step and the store's tensors take of its memory.
   virtual int64_t device_bytes() const = 0;
-  // Of launches()[launch].
+  // Of launches()[launch]: what its kernels take, and the nodes that it computes.
   virtual KernelUse UseOf(size_t launch) const = 0;
+  virtual absl::Span<const int32_t> NodesOf(size_t launch) const = 0;
 };
 
 // Of an executable; null: it runs on the CPU.

@@ -86,6 +86,21 @@ double FloorMs(const NodeWork& w, const MachineLimits& limits) {
   return 1e3 * std::max(w.flops / FlopsOf(limits, w.type), w.bytes / limits.bandwidth);
 }
 
+// Of all nodes that a launch computes.
+NodeWork WorkOfLaunch(const Executable& executable, size_t launch) {
+  const Graph& graph = executable.graph();
+  const DeviceRun* const device = DeviceRunOf(&executable);
+  if (device == nullptr) return WorkOf(graph, graph.nodes[executable.launches()[launch].first]);
+  NodeWork all;
+  for (const int32_t node : device->NodesOf(launch)) {
+    const NodeWork w = WorkOf(graph, graph.nodes[node]);
+    all.flops += w.flops;
+    all.bytes += w.bytes;
+    all.type = w.type;
+  }
+  return all;
+}
+
 // The timelines of steps, gathered.
 class Profile {
  public:
@@ -151,7 +166,7 @@ std::vector<Profile::Row> Profile::Operators(const MachineLimits& limits) const 
     Row& row = rows[std::make_pair(n.op->name, std::string(launches[i].second))];
     row.op = n.op->name;
     row.kernel = launches[i].second;
-    const NodeWork c = WorkOf(graph(), n);
+    const NodeWork c = WorkOfLaunch(executable_, i);
     ++row.launches;
     row.ms += Milliseconds(i);
     row.flops += c.flops;
@@ -176,7 +191,7 @@ std::vector<Profile::LaunchTime> Profile::ByLaunch(const MachineLimits& limits) 
   const auto& launches = executable_.launches();
   for (size_t i = 0; i < launches.size(); ++i) {
     const int32_t node = launches[i].first;
-    out.push_back({i, node, Milliseconds(i), FloorMs(WorkOf(graph(), graph().nodes[node]), limits)});
+    out.push_back({i, node, Milliseconds(i), FloorMs(WorkOfLaunch(executable_, i), limits)});
   }
   std::sort(out.begin(), out.end(), [](const LaunchTime& a, const LaunchTime& b) { return a.ms > b.ms; });
   return out;
@@ -317,7 +332,7 @@ std::string Describe(const Graph& graph, int32_t node) {
 
 // What a launch reaches of the limit that its work meets first, and what its kernels take of the device.
 std::string OnDeviceText(const Executable& executable, const Profile::LaunchTime& l) {
-  const NodeWork w = WorkOf(executable.graph(), executable.graph().nodes[l.node]);
+  const NodeWork w = WorkOfLaunch(executable, l.launch);
   const KernelUse use = DeviceRunOf(&executable)->UseOf(l.launch);
   std::string text = absl::StrFormat("%7.1f GB/s %8.3f TFLOP/s %5.1f %%", Rate(w.bytes, l.ms),
                                      Rate(w.flops, l.ms) * 1e-3, l.ms > 0 ? 100 * l.floor_ms / l.ms : 0);
@@ -331,7 +346,7 @@ void PrintLaunchesJson(const Profile& profile, const Executable& executable, con
   std::printf("%s\n", LimitsJson(limits).c_str());
   for (const Profile::LaunchTime& l : profile.ByLaunch(limits)) {
     const Node& n = executable.graph().nodes[l.node];
-    const NodeWork w = WorkOf(executable.graph(), n);
+    const NodeWork w = WorkOfLaunch(executable, l.launch);
     const KernelUse use = DeviceRunOf(&executable)->UseOf(l.launch);
     std::printf(
         "{\"launch\": %zu, \"operator\": \"%s\", \"kernel\": \"%s\", \"from\": \"%s\", \"ms\": %.6g, "
@@ -403,8 +418,7 @@ double FlopsOf(const Executable& executable) {
     for (int64_t s = 0; s < shaped->shapes(); ++s) flops += shaped->share(s) * FlopsOf(shaped->plan(s));
     return flops;
   }
-  for (const auto& launch : executable.launches())
-    flops += WorkOf(executable.graph(), executable.graph().nodes[static_cast<size_t>(launch.first)]).flops;
+  for (size_t i = 0; i < executable.launches().size(); ++i) flops += WorkOfLaunch(executable, i).flops;
   return flops;
 }
 

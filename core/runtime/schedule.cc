@@ -21,6 +21,15 @@ bool Overlap(const MemoryRange& a, int step_a, const MemoryRange& b, int step_b)
   return !a.turns || !b.turns || step_a % 2 == step_b % 2;
 }
 
+bool InConflict(const Work& a, int step_a, const Work& b, int step_b) {
+  for (const MemoryRange& x : a.touched) {
+    for (const MemoryRange& y : b.touched) {
+      if (Overlap(x, step_a, y, step_b)) return true;
+    }
+  }
+  return false;
+}
+
 // The works of kSteps steps in the order in which lanes get them: number step * works + work.
 class Unrolled {
  public:
@@ -37,14 +46,6 @@ class Unrolled {
   int64_t CountOf(int step, int32_t work) const {
     return step * static_cast<int64_t>(of_lane_[LaneOf(work)].size()) + position_[work];
   }
-  bool Conflict(int step_a, int32_t a, int step_b, int32_t b) const {
-    for (const MemoryRange& x : works_[a].touched) {
-      for (const MemoryRange& y : works_[b].touched) {
-        if (Overlap(x, step_a, y, step_b)) return true;
-      }
-    }
-    return false;
-  }
   // The last work of `lane` before (step, work) that conflicts with it; work -1: none.
   std::pair<int, int32_t> LastConflict(int lane, int step, int32_t work) const {
     const std::vector<int32_t>& list = of_lane_[lane];
@@ -52,7 +53,7 @@ class Unrolled {
       const auto from = s == step ? std::lower_bound(list.begin(), list.end(), work) : list.end();
       for (auto at = from; at != list.begin();) {
         --at;
-        if (Conflict(s, *at, step, work)) return {s, *at};
+        if (InConflict(works_[*at], s, works_[work], step)) return {s, *at};
       }
     }
     return {0, -1};
@@ -97,6 +98,8 @@ class Clocks {
 };
 
 }  // namespace
+
+bool Conflict(const Work& a, const Work& b) { return InConflict(a, 0, b, 0); }
 
 StepSchedule MakeSchedule(absl::Span<const Work> works) {
   const Unrolled unrolled(works);

@@ -31,6 +31,9 @@ struct Work {
   std::vector<MemoryRange> touched;
 };
 
+// Whether one of the two writes what the other one touches, in one step.
+bool Conflict(const Work& a, const Work& b);
+
 // The end of a work, of the same step or of one so many steps before; where there was no such step, of nothing.
 struct WorkEnd {
   int32_t work = 0, steps_before = 0;

@@ -89,6 +89,7 @@ class AtOnce : public Executable, public DeviceRun {
   Device* device() const override { return nullptr; }
   int64_t device_bytes() const override { return 0; }
   KernelUse UseOf(size_t) const override { return {}; }
+  absl::Span<const int32_t> NodesOf(size_t) const override { return {}; }
 
  private:
   struct Slot {

@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -32,6 +33,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/base/dtype.h"
@@ -59,6 +61,9 @@ struct EventTag {
   std::shared_ptr<int> reached = std::make_shared<int>(0);  // how often; outlives the event where a stream has it
   // When it was reached last, in ms; null where it has no time.
   std::shared_ptr<double> time;
+  // Where it was recorded in a capture; null: it was not.
+  GraphTag* graph = nullptr;
+  int mark = 0;
 };
 struct StreamTag {
   struct Item {
@@ -69,17 +74,33 @@ struct StreamTag {
   };
   std::deque<Item> items;
   GraphTag* capture = nullptr;
+  bool of_launch = false;  // a lane of a graph that has been launched
 };
 struct GraphTag {
-  std::vector<Work> works;
+  struct Node {
+    int lane = 0;
+    Work work;
+    std::function<WaitingWork()> make;
+    int reaches = -1, waits_for = -1;  // a mark
+    EventHandle event = nullptr;       // recorded by each launch
+  };
+  std::vector<Node> nodes;
+  std::vector<StreamTag*> lanes;  // where they were captured, the first one from the beginning
+  int marks = 0;
+  bool broken = false;
 };
 struct GraphExecTag {
-  std::vector<Work> works;
+  std::vector<GraphTag::Node> nodes;
+  size_t lanes = 0;
+  int marks = 0;
 };
 struct BlasHandleTag {};
 struct BlasMatmulTag {
   int compute = 0;
   int transpose[2] = {0, 0};
+  uint32_t epilogue = kNoEpilogue;
+  void *bias = nullptr, *aux = nullptr;
+  int64_t aux_stride = 0;
 };
 struct BlasLayoutTag {
   int type = 0;
@@ -96,7 +117,10 @@ struct ProgramTag {
 
 namespace {
 
-constexpr Result kInvalidValue = 1, kInvalidHandle = 400, kIllegalAddress = 700, kLaunchFailed = 719;
+constexpr Result kInvalidValue = 1, kInvalidHandle = 400, kIllegalAddress = 700, kLaunchFailed = 719,
+                 kCaptureUnsupported = 900, kCaptureInvalidated = 901, kCaptureMerge = 902, kCaptureUnjoined = 904,
+                 kCaptureIsolation = 905, kCapturedEvent = 907;
+constexpr Result kBlasInvalid = 7, kBlasNotSupported = 15;  // of cuBLASLt
 constexpr size_t kGuard = 4096, kReserved = size_t{64} << 30;
 constexpr unsigned char kGuardByte = 0xa5, kFresh = 0xcd;
 
@@ -119,6 +143,8 @@ struct Emulation {
   std::map<char*, Allocation> allocations;
   std::map<char*, size_t> pinned;
   std::set<StreamTag*> streams;
+  std::set<GraphTag*> captures;
+  std::thread::id capturing;  // the thread that began the last of them
   std::mt19937 random;
   std::string order = "forward";
   ContextTag context;
@@ -198,12 +224,24 @@ struct Emulation {
     if (taken.reached != nullptr) *taken.reached = std::max(*taken.reached, taken.count);
     return true;
   }
+  // The lanes of graphs that have run.
+  void Forget() {
+    for (auto at = streams.begin(); at != streams.end();) {
+      if (!(*at)->of_launch || !(*at)->items.empty()) {
+        ++at;
+        continue;
+      }
+      delete *at;
+      at = streams.erase(at);
+    }
+  }
   // Runs work of all streams, in random order, until `done`. Gives kNotReady where only other processes can make it so,
   // unless it is to wait for them.
   Result RunUntil(const std::function<bool()>& done, bool waits = true) {
     open = false;
     bool stuck = false;
     while (!done() && !stuck) {
+      Forget();
       std::vector<StreamTag*> all(streams.begin(), streams.end());
       std::shuffle(all.begin(), all.end(), random);
       waiting = false;
@@ -221,6 +259,7 @@ struct Emulation {
       if (fault == kSuccess) fault = kIllegalAddress;
     }
     if (open) Open(open = false);
+    Forget();
     return fault != kSuccess ? fault : stuck ? kNotReady : kSuccess;
   }
 };
@@ -230,13 +269,60 @@ Emulation& E() {
   return emulation;
 }
 
+// Adds to the graph that the stream is captured in.
+void Capture(StreamTag* stream, GraphTag::Node node) {
+  std::vector<StreamTag*>& lanes = stream->capture->lanes;
+  node.lane = static_cast<int>(std::find(lanes.begin(), lanes.end(), stream) - lanes.begin());
+  stream->capture->nodes.push_back(std::move(node));
+}
+
 // Puts work on a stream, or into the graph that it is captured in.
 Result Enqueue(StreamTag* stream, Work work) {
   if (E().fault != kSuccess) return E().fault;
   if (stream->capture != nullptr)
-    stream->capture->works.push_back(std::move(work));
+    Capture(stream, {0, std::move(work), nullptr, -1, -1, nullptr});
   else
     stream->items.push_back({std::move(work), nullptr, 0, nullptr});
+  return kSuccess;
+}
+
+// Of a call that a thread must not make while it captures: the capture is lost.
+Result RefuseInCapture() {
+  if (E().captures.empty() || E().capturing != std::this_thread::get_id()) return kSuccess;
+  for (GraphTag* graph : E().captures) graph->broken = true;
+  return kCaptureUnsupported;
+}
+
+// Whether the first lane comes behind all that the others have.
+bool Joined(const GraphTag& graph) {
+  std::vector<std::vector<size_t>> clocks(graph.lanes.size(), std::vector<size_t>(graph.lanes.size(), 0));
+  std::vector<std::vector<size_t>> marks(static_cast<size_t>(graph.marks));
+  for (const GraphTag::Node& n : graph.nodes) {
+    std::vector<size_t>& clock = clocks[static_cast<size_t>(n.lane)];
+    if (n.waits_for >= 0) {
+      const std::vector<size_t>& mark = marks[static_cast<size_t>(n.waits_for)];
+      for (size_t l = 0; l < mark.size(); ++l) clock[l] = std::max(clock[l], mark[l]);
+    } else if (n.reaches >= 0) {
+      marks[static_cast<size_t>(n.reaches)] = clock;
+    } else {
+      ++clock[static_cast<size_t>(n.lane)];
+    }
+  }
+  for (size_t l = 1; l < clocks.size(); ++l) {
+    if (clocks[0][l] < clocks[l][l]) return false;
+  }
+  return true;
+}
+
+// The stream, and those that were captured with it, are no longer captured.
+void EndCaptureOf(GraphTag* graph) {
+  for (StreamTag* s : graph->lanes) s->capture = nullptr;
+  E().captures.erase(graph);
+}
+
+Result Reach(const std::shared_ptr<double>& time) {
+  using Milliseconds = std::chrono::duration<double, std::milli>;
+  if (time != nullptr) *time = Milliseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
   return kSuccess;
 }
 
@@ -284,12 +370,20 @@ Result RunKernel(const FunctionTag& f, std::vector<void*> pointers, unsigned blo
 
 }  // namespace
 
-Result EnqueueWork(StreamTag* stream, Work work, std::function<bool()> ready) {
+Result EnqueueWork(StreamTag* stream, std::function<WaitingWork()> make) {
   const std::lock_guard<std::recursive_mutex> lock(E().mutex);
-  if (stream->capture != nullptr) return kInvalidValue;
-  const Result result = Enqueue(stream, std::move(work));
-  if (result == kSuccess) stream->items.back().ready = std::move(ready);
-  return result;
+  if (E().fault != kSuccess) return E().fault;
+  if (stream->capture != nullptr) {
+    Capture(stream, {0, nullptr, std::move(make), -1, -1, nullptr});
+    return kSuccess;
+  }
+  WaitingWork made = make();
+  if (made.work) stream->items.push_back({std::move(made.work), nullptr, 0, std::move(made.ready)});
+  return kSuccess;
+}
+bool Captures() {
+  const std::lock_guard<std::recursive_mutex> lock(E().mutex);
+  return !E().captures.empty() && E().capturing == std::this_thread::get_id();
 }
 Result EnqueueKernel(StreamTag* stream, Work work) {
   const std::lock_guard<std::recursive_mutex> lock(E().mutex);
@@ -316,6 +410,9 @@ int OrdinalInUse() { return E().ordinal; }
 #define ENTER(name)                                            \
   const std::lock_guard<std::recursive_mutex> lock(E().mutex); \
   if (E().Fails(#name)) return kFaked
+#define ENTER_UNCAPTURED(name) \
+  ENTER(name);                 \
+  if (const Result refused = RefuseInCapture(); refused != kSuccess) return refused
 
 extern "C" {
 
@@ -330,11 +427,20 @@ Result cuDriverGetVersion(int* version) {
   return kSuccess;
 }
 Result cuGetErrorName(Result error, const char** name) {
-  static const std::map<Result, const char*> names = {
-      {kInvalidValue, "CUDA_ERROR_INVALID_VALUE"}, {kOutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"},
-      {kNoDevice, "CUDA_ERROR_NO_DEVICE"},         {kInvalidHandle, "CUDA_ERROR_INVALID_HANDLE"},
-      {kNotReady, "CUDA_ERROR_NOT_READY"},         {kIllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS"},
-      {kLaunchFailed, "CUDA_ERROR_LAUNCH_FAILED"}, {kFaked, "CUDA_ERROR_UNKNOWN"}};
+  static const std::map<Result, const char*> names = {{kInvalidValue, "CUDA_ERROR_INVALID_VALUE"},
+                                                      {kOutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"},
+                                                      {kNoDevice, "CUDA_ERROR_NO_DEVICE"},
+                                                      {kInvalidHandle, "CUDA_ERROR_INVALID_HANDLE"},
+                                                      {kNotReady, "CUDA_ERROR_NOT_READY"},
+                                                      {kIllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+                                                      {kLaunchFailed, "CUDA_ERROR_LAUNCH_FAILED"},
+                                                      {kFaked, "CUDA_ERROR_UNKNOWN"},
+                                                      {kCaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
+                                                      {kCaptureInvalidated, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
+                                                      {kCaptureMerge, "CUDA_ERROR_STREAM_CAPTURE_MERGE"},
+                                                      {kCaptureUnjoined, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"},
+                                                      {kCaptureIsolation, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"},
+                                                      {kCapturedEvent, "CUDA_ERROR_CAPTURED_EVENT"}};
   const auto at = names.find(error);
   *name = at == names.end() ? nullptr : at->second;
   return at == names.end() ? kInvalidValue : kSuccess;
@@ -392,7 +498,7 @@ Result cuMemGetInfo_v2(size_t* free, size_t* total) {
   return kSuccess;
 }
 Result cuMemAlloc_v2(Address* address, size_t bytes) {
-  ENTER(cuMemAlloc_v2);
+  ENTER_UNCAPTURED(cuMemAlloc_v2);
   if (bytes == 0) return kInvalidValue;
   const size_t whole = WholeBytes(bytes);
   if (E().used + bytes > E().memory || E().top + whole > kReserved) return kOutOfMemory;
@@ -409,7 +515,7 @@ Result cuMemAlloc_v2(Address* address, size_t bytes) {
   return kSuccess;
 }
 Result cuMemFree_v2(Address address) {
-  ENTER(cuMemFree_v2);
+  ENTER_UNCAPTURED(cuMemFree_v2);
   const auto at = E().allocations.find(reinterpret_cast<char*>(address));
   if (at == E().allocations.end()) return kInvalidValue;
   // Freeing waits for work that may use the memory.
@@ -422,13 +528,13 @@ Result cuMemFree_v2(Address address) {
   return result;
 }
 Result cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
-  ENTER(cuMemHostAlloc);
+  ENTER_UNCAPTURED(cuMemHostAlloc);
   *memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   E().pinned[static_cast<char*>(*memory)] = bytes;
   return *memory == nullptr ? kOutOfMemory : kSuccess;
 }
 Result cuMemFreeHost(void* memory) {
-  ENTER(cuMemFreeHost);
+  ENTER_UNCAPTURED(cuMemFreeHost);
   // As freeing memory of the device.
   const Result result = E().RunUntil([] {
     return std::all_of(E().streams.begin(), E().streams.end(), [](StreamTag* s) { return s->items.empty(); });
@@ -502,26 +608,37 @@ Result cuStreamDestroy_v2(StreamHandle stream) {
   ENTER(cuStreamDestroy_v2);
   const Result result = E().RunUntil([=] { return stream->items.empty(); });
   E().streams.erase(stream);
-  if (stream->capture != nullptr) {
+  if (GraphTag* const graph = stream->capture; graph != nullptr) {
+    EndCaptureOf(graph);
     --E().live_graphs;
-    delete stream->capture;
+    delete graph;
   }
   delete stream;
   return result;
 }
 Result cuStreamSynchronize(StreamHandle stream) {
-  ENTER(cuStreamSynchronize);
-  if (stream->capture != nullptr) return kInvalidValue;
+  ENTER_UNCAPTURED(cuStreamSynchronize);
   return E().RunUntil([=] { return stream->items.empty(); });
 }
 Result cuStreamQuery(StreamHandle stream) {
-  ENTER(cuStreamQuery);
-  if (stream->capture != nullptr) return kInvalidValue;
+  ENTER_UNCAPTURED(cuStreamQuery);
   return E().RunUntil([=] { return stream->items.empty(); }, false);
 }
 Result cuStreamWaitEvent(StreamHandle stream, EventHandle event, unsigned) {
   ENTER(cuStreamWaitEvent);
-  if (stream->capture != nullptr) return kInvalidValue;
+  GraphTag* const graph = event->graph;
+  if (graph != nullptr) {
+    if (E().captures.count(graph) == 0) return kCapturedEvent;
+    if (stream->capture != nullptr && stream->capture != graph) return kCaptureMerge;
+    if (stream->capture == nullptr) graph->lanes.push_back(stream);
+    stream->capture = graph;
+    Capture(stream, {0, nullptr, nullptr, -1, event->mark, nullptr});
+    return kSuccess;
+  }
+  if (stream->capture != nullptr) {
+    stream->capture->broken = true;
+    return kCaptureIsolation;
+  }
   stream->items.push_back({nullptr, event->reached, event->recorded, nullptr});
   return kSuccess;
 }
@@ -540,22 +657,33 @@ Result cuEventDestroy_v2(EventHandle event) {
 }
 Result cuEventRecord(EventHandle event, StreamHandle stream) {
   ENTER(cuEventRecord);
-  if (stream->capture != nullptr) return kInvalidValue;
-  const auto mark = [time = event->time] {
-    using Milliseconds = std::chrono::duration<double, std::milli>;
-    if (time != nullptr) *time = Milliseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+  if (stream->capture != nullptr) {
+    event->graph = stream->capture;
+    event->mark = stream->capture->marks++;
+    Capture(stream, {0, nullptr, nullptr, event->mark, -1, nullptr});
     return kSuccess;
-  };
-  stream->items.push_back({mark, event->reached, ++event->recorded, nullptr});
+  }
+  event->graph = nullptr;
+  stream->items.push_back({[time = event->time] { return Reach(time); }, event->reached, ++event->recorded, nullptr});
+  return kSuccess;
+}
+// The event of a node that records it is that of the newest launch.
+Result cuEventRecordWithFlags(EventHandle event, StreamHandle stream, unsigned flags) {
+  ENTER(cuEventRecordWithFlags);
+  if (flags != kEventRecordExternal || stream->capture == nullptr) return kInvalidValue;
+  event->graph = nullptr;
+  Capture(stream, {0, nullptr, nullptr, -1, -1, event});
   return kSuccess;
 }
 Result cuEventQuery(EventHandle event) {
-  ENTER(cuEventQuery);
+  ENTER_UNCAPTURED(cuEventQuery);
+  if (event->graph != nullptr) return kCapturedEvent;
   const int count = event->recorded;
   return E().RunUntil([=] { return *event->reached >= count; }, false);
 }
 Result cuEventSynchronize(EventHandle event) {
-  ENTER(cuEventSynchronize);
+  ENTER_UNCAPTURED(cuEventSynchronize);
+  if (event->graph != nullptr) return kCapturedEvent;
   const int count = event->recorded;
   return E().RunUntil([=] { return *event->reached >= count; });
 }
@@ -631,32 +759,75 @@ Result cuLaunchKernel(Function f, unsigned blocks, unsigned, unsigned, unsigned 
 Result cuStreamBeginCapture_v2(StreamHandle stream, int) {
   ENTER(cuStreamBeginCapture_v2);
   stream->capture = new GraphTag;
+  stream->capture->lanes.push_back(stream);
+  E().captures.insert(stream->capture);
+  E().capturing = std::this_thread::get_id();
   ++E().live_graphs;
   return kSuccess;
 }
 Result cuStreamEndCapture(StreamHandle stream, GraphHandle* graph) {
   ENTER(cuStreamEndCapture);
-  *graph = stream->capture;
-  stream->capture = nullptr;
-  return *graph == nullptr ? kInvalidValue : kSuccess;
+  *graph = nullptr;
+  GraphTag* const captured = stream->capture;
+  if (captured == nullptr || captured->lanes[0] != stream) return kInvalidValue;
+  EndCaptureOf(captured);
+  const Result result = captured->broken ? kCaptureInvalidated : !Joined(*captured) ? kCaptureUnjoined : kSuccess;
+  if (result == kSuccess) {
+    *graph = captured;
+    return kSuccess;
+  }
+  --E().live_graphs;
+  delete captured;
+  return result;
 }
 Result cuGraphInstantiateWithFlags(GraphExec* exec, GraphHandle graph, unsigned long long) {
   ENTER(cuGraphInstantiateWithFlags);
-  *exec = new GraphExecTag{graph->works};
+  *exec = new GraphExecTag{graph->nodes, graph->lanes.size(), graph->marks};
   ++E().live_graphs;
   return kSuccess;
 }
 Result cuGraphLaunch(GraphExec exec, StreamHandle stream) {
   ENTER(cuGraphLaunch);
   if (++E().launches == E().hanging) return Enqueue(stream, [] { return kWaiting; });
-  const std::vector<Work> works = exec->works;
-  return Enqueue(stream, [works] {
-    for (const Work& work : works) {
-      const Result result = work();
-      if (result != kSuccess) return result;
+  if (stream->capture != nullptr) return kInvalidValue;
+  if (E().fault != kSuccess) return E().fault;
+  // Each lane runs as a stream, between two items of this one.
+  const auto begun = std::make_shared<int>(0), ended = std::make_shared<int>(0);
+  std::vector<StreamTag*> lanes;
+  for (size_t l = 0; l < exec->lanes; ++l) {
+    lanes.push_back(new StreamTag);
+    lanes.back()->of_launch = true;
+    lanes.back()->items.push_back({nullptr, begun, 1, nullptr});
+  }
+  std::vector<std::shared_ptr<int>> marks;
+  for (int m = 0; m < exec->marks; ++m) marks.push_back(std::make_shared<int>(0));
+  const auto nothing = [] { return kSuccess; };
+  for (const GraphTag::Node& n : exec->nodes) {
+    std::deque<StreamTag::Item>& items = lanes[static_cast<size_t>(n.lane)]->items;
+    if (n.waits_for >= 0) {
+      items.push_back({nullptr, marks[static_cast<size_t>(n.waits_for)], 1, nullptr});
+    } else if (n.reaches >= 0) {
+      items.push_back({nothing, marks[static_cast<size_t>(n.reaches)], 1, nullptr});
+    } else if (n.event != nullptr) {
+      items.push_back({[time = n.event->time] { return Reach(time); }, n.event->reached, ++n.event->recorded, nullptr});
+    } else if (n.make) {
+      WaitingWork made = n.make();
+      if (made.work) items.push_back({std::move(made.work), nullptr, 0, std::move(made.ready)});
+    } else {
+      items.push_back({n.work, nullptr, 0, nullptr});
     }
-    return kSuccess;
-  });
+  }
+  for (StreamTag* lane : lanes) {
+    const auto end = [ended] {
+      ++*ended;
+      return kSuccess;
+    };
+    lane->items.push_back({end, nullptr, 0, nullptr});
+    E().streams.insert(lane);
+  }
+  stream->items.push_back({nothing, begun, 1, nullptr});
+  stream->items.push_back({nullptr, ended, static_cast<int>(lanes.size()), nullptr});
+  return kSuccess;
 }
 Result cuGraphExecDestroy(GraphExec exec) {
   ENTER(cuGraphExecDestroy);
@@ -782,7 +953,8 @@ Result cublasLtDestroy(BlasHandle handle) {
 }
 Result cublasLtMatmulDescCreate(BlasMatmul* matmul, int compute, int) {
   ENTER(cublasLtMatmulDescCreate);
-  *matmul = new BlasMatmulTag{compute, {0, 0}};
+  *matmul = new BlasMatmulTag;
+  (*matmul)->compute = compute;
   ++E().live_descriptors;
   return kSuccess;
 }
@@ -794,9 +966,26 @@ Result cublasLtMatmulDescDestroy(BlasMatmul matmul) {
 }
 Result cublasLtMatmulDescSetAttribute(BlasMatmul matmul, int attribute, const void* value, size_t bytes) {
   ENTER(cublasLtMatmulDescSetAttribute);
-  if ((attribute != kTransposeA && attribute != kTransposeB) || bytes != sizeof(int)) return 7;
-  std::memcpy(&matmul->transpose[attribute - kTransposeA], value, bytes);
-  return kSuccess;
+  const auto set = [&](auto* to) {
+    if (bytes != sizeof *to) return kBlasInvalid;
+    std::memcpy(to, value, bytes);
+    return kSuccess;
+  };
+  switch (attribute) {
+    case kTransposeA:
+    case kTransposeB:
+      return set(&matmul->transpose[attribute - kTransposeA]);
+    case kEpilogue:
+      return set(&matmul->epilogue);
+    case kBiasPointer:
+      return set(&matmul->bias);
+    case kAuxPointer:
+      return set(&matmul->aux);
+    case kAuxStride:
+      return set(&matmul->aux_stride);
+    default:
+      return kBlasInvalid;
+  }
 }
 Result cublasLtMatrixLayoutCreate(BlasLayout* layout, int type, uint64_t rows, uint64_t columns, int64_t stride) {
   ENTER(cublasLtMatrixLayoutCreate);
@@ -817,7 +1006,7 @@ Result cublasLtMatrixLayoutSetAttribute(BlasLayout layout, int attribute, const 
   else if (attribute == kBatchStride && bytes == 8)
     std::memcpy(&layout->batch_stride, value, bytes);
   else
-    return 7;
+    return kBlasInvalid;
   return kSuccess;
 }
 Result cublasLtMatmulPreferenceCreate(BlasPreference* preference) {
@@ -837,6 +1026,19 @@ Result cublasLtMatmulPreferenceSetAttribute(BlasPreference preference, int attri
   if (attribute == kReductionSchemes && bytes == 4) std::memcpy(&preference->schemes, value, bytes);
   return attribute == kMaxWorkspace ? (bytes == 8 ? kSuccess : 7) : (bytes == 4 ? kSuccess : 7);
 }
+// The epilogues that are emulated, and what the library asks of them.
+static Result CheckEpilogue(const BlasMatmulTag& m, const BlasLayoutTag& a, const BlasLayoutTag& d) {
+  const bool result = d.type == a.type || (d.type == kReal32 && (a.type == kReal16 || a.type == kRealB16));
+  if (!result) return kBlasNotSupported;
+  if (m.epilogue == kNoEpilogue) return kSuccess;
+  if (m.epilogue != kBias && m.epilogue != kGeluBias && m.epilogue != kGeluAuxBias) return kBlasNotSupported;
+  if (d.type == kReal64 || d.batch != 1) return kBlasNotSupported;
+  if (m.bias == nullptr || reinterpret_cast<uintptr_t>(m.bias) % 16 != 0) return kBlasInvalid;
+  if (m.epilogue != kGeluAuxBias) return kSuccess;
+  const bool aux = m.aux != nullptr && reinterpret_cast<uintptr_t>(m.aux) % 16 == 0 && m.aux_stride % 8 == 0 &&
+                   m.aux_stride >= static_cast<int64_t>(d.rows);
+  return aux ? kSuccess : kBlasInvalid;
+}
 // An algorithm that needs memory of its own, so that a missing workspace shows; none where any order of adding is
 // allowed, which would not give the same bits twice.
 Result cublasLtMatmulAlgoGetHeuristic(BlasHandle, BlasMatmul matmul, BlasLayout a, BlasLayout b, BlasLayout,
@@ -846,23 +1048,33 @@ Result cublasLtMatmulAlgoGetHeuristic(BlasHandle, BlasMatmul matmul, BlasLayout 
   const auto size = [&](BlasLayout l, int t, bool rows) {
     return (matmul->transpose[t] != 0) == rows ? l->columns : l->rows;
   };
-  if ((preference->schemes & kReductionInPlace) != 0) return 15;
-  if (size(a, 0, true) != d->rows || size(b, 1, false) != d->columns || size(a, 0, false) != size(b, 1, true)) return 7;
+  if ((preference->schemes & kReductionInPlace) != 0) return kBlasNotSupported;
+  if (const Result known = CheckEpilogue(*matmul, *a, *d); known != kSuccess) return known;
+  if (size(a, 0, true) != d->rows || size(b, 1, false) != d->columns || size(a, 0, false) != size(b, 1, true))
+    return kBlasInvalid;
   *results = {};
   results->workspace_bytes = 256;
   *given = 1;
   return kSuccess;
 }
 Result cublasLtMatmul(BlasHandle, BlasMatmul matmul, const void* alpha, const void* a, BlasLayout a_layout,
-                      const void* b, BlasLayout b_layout, const void*, const void*, BlasLayout, void* d,
+                      const void* b, BlasLayout b_layout, const void* beta, const void* c, BlasLayout c_layout, void* d,
                       BlasLayout d_layout, const BlasAlgorithm*, void* workspace, size_t workspace_bytes,
                       StreamHandle stream) {
   ENTER(cublasLtMatmul);
   const bool wide = matmul->compute == kCompute64;
   const double scale = wide ? *static_cast<const double*>(alpha) : *static_cast<const float*>(alpha);
-  if (workspace == nullptr || workspace_bytes < 256) return 7;
-  const BlasLayoutTag la = *a_layout, lb = *b_layout, ld = *d_layout;
+  const double add = wide ? *static_cast<const double*>(beta) : *static_cast<const float*>(beta);
+  if (workspace == nullptr || workspace_bytes < 256) return kBlasInvalid;
+  const BlasLayoutTag la = *a_layout, lb = *b_layout, lc = *c_layout, ld = *d_layout;
   const BlasMatmulTag m = *matmul;
+  if (const Result known = CheckEpilogue(m, la, ld); known != kSuccess) return known;
+  if (lc.type != ld.type || lc.rows != ld.rows || lc.columns != ld.columns) return kBlasInvalid;
+  const size_t element = ld.type == kReal64 ? 8 : ld.type == kReal32 ? 4 : 2;
+  if (m.epilogue != kNoEpilogue && !OnDevice(reinterpret_cast<Address>(m.bias), ld.rows * element)) return kBlasInvalid;
+  if (m.epilogue == kGeluAuxBias &&
+      !OnDevice(reinterpret_cast<Address>(m.aux), static_cast<size_t>(m.aux_stride) * ld.columns * element))
+    return kBlasInvalid;
   const auto type = [](int t) {
     return t == kReal64 ? DType::kF64 : t == kReal16 ? DType::kF16 : t == kRealB16 ? DType::kBF16 : DType::kF32;
   };
@@ -883,13 +1095,21 @@ Result cublasLtMatmul(BlasHandle, BlasMatmul matmul, const void* alpha, const vo
     for (int64_t s = 0; s < ld.batch; ++s) {
       load(la, a, s, m.transpose[0] != 0, &left);
       load(lb, b, s, m.transpose[1] == 0, &right);
-      for (uint64_t c = 0; c < ld.columns; ++c) {
+      for (uint64_t column = 0; column < ld.columns; ++column) {
         for (uint64_t r = 0; r < ld.rows; ++r) {
-          const double *const x = left.data() + r * inner, *const y = right.data() + c * inner;
+          const double *const x = left.data() + r * inner, *const y = right.data() + column * inner;
           double sum = 0;
           for (uint64_t k = 0; k < inner; ++k) sum += x[k] * y[k];
-          const int64_t at = s * ld.batch_stride + static_cast<int64_t>(c) * ld.stride + static_cast<int64_t>(r);
-          StoreDouble(type(ld.type), d, at, scale * sum);
+          const int64_t at = s * ld.batch_stride + static_cast<int64_t>(column) * ld.stride + static_cast<int64_t>(r);
+          double value = scale * sum;
+          if (add != 0) value += add * LoadAsDouble(type(lc.type), c, at);
+          if (m.epilogue != kNoEpilogue) value += LoadAsDouble(type(ld.type), m.bias, static_cast<int64_t>(r));
+          if (m.epilogue == kGeluAuxBias)
+            StoreDouble(type(ld.type), m.aux, static_cast<int64_t>(column) * m.aux_stride + static_cast<int64_t>(r),
+                        value);
+          if (m.epilogue == kGeluBias || m.epilogue == kGeluAuxBias)
+            value *= 0.5 * (1 + std::tanh(0.7978845608028654 * value * (1 + 0.044715 * value * value)));
+          StoreDouble(type(ld.type), d, at, value);
         }
       }
     }

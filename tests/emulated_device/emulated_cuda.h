@@ -11,10 +11,16 @@ inline constexpr Result kFaked = 999;    // of a failure that a test asked for
 inline constexpr Result kWaiting = -10;  // of work that waits for another process: it is called again
 
 using Work = std::function<Result()>;
-// `ready` is asked first, while memory cannot be touched. Work of a captured step cannot wait: an error.
-Result EnqueueWork(StreamHandle stream, Work work, std::function<bool()> ready);
-// Work that may be captured.
+// `ready` is asked first, while memory cannot be touched.
+struct WaitingWork {
+  Work work;  // null: there is none
+  std::function<bool()> ready;
+};
+// `make` is called at once, and of a captured step whenever it is launched.
+Result EnqueueWork(StreamHandle stream, std::function<WaitingWork()> make);
 Result EnqueueKernel(StreamHandle stream, Work work);
+// Whether this thread captures a step.
+bool Captures();
 // Whether this call of the function is to fail.
 bool Fails(const char* name);
 bool InDeviceMemory(const void* p, size_t bytes);

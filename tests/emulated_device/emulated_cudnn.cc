@@ -325,25 +325,32 @@ class Run {
                before = shape->Values<int64_t>(kDnnConvolutionBefore);
     Tensor &x = Get(op, x_name), &w = Get(op, w_name), &y = Get(op, y_name), &result = Get(op, result_name);
     const int64_t in = w.sizes[1], out = w.sizes[0] / (x.sizes[1] / in);
-    // add(places in x, w and y) for every product.
-    const auto each = [&](auto add) {
+    // row(places in x, w and y, how many, their steps in x, w and y) for rows of products that are all of them: over
+    // the columns of a plane, or over channels that lie side by side.
+    const auto each = [&](auto row) {
       const int64_t xn = x.strides[0], xc = x.strides[1], xh = x.strides[2], xv = x.strides[3], wo = w.strides[0],
-                    wc = w.strides[1], wa = w.strides[2], wb = w.strides[3], height = x.sizes[2], width = x.sizes[3],
-                    across = w.sizes[3], step = dilation[1];
+                    wc = w.strides[1], wa = w.strides[2], wb = w.strides[3], yv = y.strides[3], height = x.sizes[2],
+                    width = x.sizes[3], columns = y.sizes[3];
       for (int64_t n = 0; n < y.sizes[0]; ++n) {
         for (int64_t o = 0; o < y.sizes[1]; ++o) {
           for (int64_t p = 0; p < y.sizes[2]; ++p) {
-            for (int64_t q = 0; q < y.sizes[3]; ++q) {
-              const int64_t ys = n * y.strides[0] + o * y.strides[1] + p * y.strides[2] + q * y.strides[3];
-              const int64_t left = q * stride[1] - before[1];
-              for (int64_t a = 0; a < w.sizes[2]; ++a) {
-                const int64_t h = p * stride[0] - before[0] + a * dilation[0];
-                if (h < 0 || h >= height) continue;
-                for (int64_t k = 0; k < in; ++k) {
-                  const int64_t xs = n * xn + (o / out * in + k) * xc + h * xh, ws = o * wo + k * wc + a * wa;
-                  for (int64_t b = 0, v = left; b < across; ++b, v += step) {
-                    if (v >= 0 && v < width) add(xs + v * xv, ws + b * wb, ys);
-                  }
+            const int64_t ys = n * y.strides[0] + o * y.strides[1] + p * y.strides[2];
+            for (int64_t a = 0; a < w.sizes[2]; ++a) {
+              const int64_t h = p * stride[0] - before[0] + a * dilation[0];
+              if (h < 0 || h >= height) continue;
+              const int64_t xs = n * xn + o / out * in * xc + h * xh, ws = o * wo + a * wa;
+              for (int64_t b = 0; b < w.sizes[3]; ++b) {
+                // Columns q of which q * stride + left lies in the image.
+                const int64_t left = b * dilation[1] - before[1];
+                const int64_t first = left >= 0 ? 0 : (-left + stride[1] - 1) / stride[1];
+                const int64_t last = left >= width ? 0 : std::min(columns, (width - left + stride[1] - 1) / stride[1]);
+                if (xc == 1) {
+                  for (int64_t q = first; q < last; ++q)
+                    row(xs + (q * stride[1] + left) * xv, ws + b * wb, ys + q * yv, in, xc, wc, 0);
+                } else if (first < last) {
+                  for (int64_t k = 0; k < in; ++k)
+                    row(xs + k * xc + (first * stride[1] + left) * xv, ws + k * wc + b * wb, ys + first * yv,
+                        last - first, stride[1] * xv, 0, yv);
                 }
               }
             }
@@ -355,12 +362,24 @@ class Run {
     std::vector<double> totals(result.values.size(), 0);
     double* const to = totals.data();
     const auto all = [&](auto add) {
-      if (&result == &x)
-        each([=](int64_t xs, int64_t ws, int64_t ys) mutable { add(&to[xs], of_y[ys], of_w[ws]); });
-      else if (&result == &w)
-        each([=](int64_t xs, int64_t ws, int64_t ys) mutable { add(&to[ws], of_x[xs], of_y[ys]); });
-      else
-        each([=](int64_t xs, int64_t ws, int64_t ys) mutable { add(&to[ys], of_x[xs], of_w[ws]); });
+      const auto sums = [&add](double* total, const double* one, const double* two, int64_t count, int64_t step,
+                               int64_t step_one, int64_t step_two) {
+        if (step == 0) {
+          double t = *total;
+          for (int64_t i = 0; i < count; ++i) add(&t, one[i * step_one], two[i * step_two]);
+          *total = t;
+        } else {
+          for (int64_t i = 0; i < count; ++i) add(&total[i * step], one[i * step_one], two[i * step_two]);
+        }
+      };
+      each([&](int64_t xs, int64_t ws, int64_t ys, int64_t count, int64_t dx, int64_t dw, int64_t dy) {
+        if (&result == &x)
+          sums(to + xs, of_y + ys, of_w + ws, count, dx, dy, dw);
+        else if (&result == &w)
+          sums(to + ws, of_x + xs, of_y + ys, count, dw, dx, dy);
+        else
+          sums(to + ys, of_x + xs, of_w + ws, count, dy, dx, dw);
+      });
     };
     Sum sum = NewSum(x);
     if (sum.exact()) {

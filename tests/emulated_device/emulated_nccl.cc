@@ -7,6 +7,9 @@
 // Reductions of element i begin with rank i's value, so that nobody can rely on an order; 16-bit floats are rounded
 // after each rank.
 //
+// Calls may be captured; each launch of the step makes them. What the library does not do is refused: to make or end a
+// communicator while a step is captured, or to end one that captured steps still have (it would wait for ever).
+//
 // EMULATED_NCCL_FAULT=WHAT:RANK:K: the K-th call of that rank (from 1, over all its communicators) never ends (hang),
 // is not made (skip), or gives an asynchronous error (error). EMULATED_NCCL_FOLDER says where folders are made (/tmp).
 #include <unistd.h>
@@ -39,6 +42,8 @@ struct State {
   Result error = kSuccess;
   long calls = 0;
   std::vector<long> sent, received;  // messages, by peer
+  // Captured steps have it too.
+  const std::shared_ptr<int> held = std::make_shared<int>();
 };
 
 bool There(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
@@ -145,6 +150,7 @@ struct Message {
   const void* from = nullptr;
   void* to = nullptr;
   size_t bytes = 0;
+  int peer = 0;
   std::string path;
   bool begun = false, ended = false;
 };
@@ -174,18 +180,24 @@ Result RunMessages(std::vector<Message>& messages) {
   return all ? kSuccess : kWaiting;
 }
 
-Result EnqueueMessages(std::vector<Message> messages) {
+Result EnqueueMessages(const std::vector<Message>& messages) {
   if (messages.empty()) return kSuccess;
   const auto comm = messages[0].comm;
-  const std::string fault = FaultOf(comm->rank);
   comm->busy = true;
-  if (fault == "skip") return kNcclInProgress;
-  if (fault == "error") comm->error = kNcclRemoteError;
-  const StreamHandle stream = messages[0].stream;
-  const auto shared = std::make_shared<std::vector<Message>>(std::move(messages));
-  const Result result = EnqueueWork(
-      stream, [=] { return RunMessages(*shared); }, [=] { return fault.empty() || comm->gone; });
-  return result == kSuccess ? kNcclInProgress : kUnhandled;
+  const auto make = [comm, messages, held = comm->held]() -> WaitingWork {
+    const std::string fault = FaultOf(comm->rank);
+    const auto sent = std::make_shared<std::vector<Message>>(messages);
+    for (Message& m : *sent) {
+      auto& numbers = m.sends ? comm->sent : comm->received;
+      const int from = m.sends ? comm->rank : m.peer, to = m.sends ? m.peer : comm->rank;
+      m.path = comm->folder + "/message" + std::to_string(from) + "." + std::to_string(to) + "." +
+               std::to_string(numbers[static_cast<size_t>(m.peer)]++);
+    }
+    if (fault == "skip") return {};
+    if (fault == "error") comm->error = kNcclRemoteError;
+    return {[sent] { return RunMessages(*sent); }, [comm, fault] { return fault.empty() || comm->gone; }};
+  };
+  return EnqueueWork(messages[0].stream, make) == kSuccess ? kNcclInProgress : kUnhandled;
 }
 
 Result Usable(NcclComm handle, const std::shared_ptr<State>& comm) {
@@ -212,67 +224,69 @@ Result EnqueueCollective(NcclComm handle, Header header, const void* in, size_t 
       (out_count > 0 && !InDeviceMemory(out, out_count * size)))
     return kNcclInvalidArgument;
   if (header.reduce == kNcclMean && !IsFloat(type)) return kNcclInvalidArgument;
-  const std::string fault = FaultOf(comm->rank);
   comm->busy = true;
-  if (fault == "skip") return kNcclInProgress;
-  if (fault == "error") comm->error = kNcclRemoteError;
-  const long number = comm->calls++;
-  const auto path = [comm](long call, int rank) {
-    return comm->folder + "/call" + std::to_string(call) + "." + std::to_string(rank);
-  };
-  const auto given = std::make_shared<bool>(false);
-  const auto ready = [=] {
-    if (comm->gone || !*given) return comm->gone || fault.empty();
-    for (int r = 0; r < comm->ranks; ++r) {
-      if (!There(path(number, r))) return false;
-    }
-    return comm->error == kSuccess;
-  };
-  const auto work = [=]() -> Result {
-    if (comm->gone) return kSuccess;
-    if (!*given) {
-      std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
-      if (in_count > 0) bytes.append(static_cast<const char*>(in), in_count * size);
-      Put(path(number, comm->rank), bytes);
-      *given = true;
-    }
-    if (!ready()) return kWaiting;
-    std::vector<std::string> all;
-    std::vector<const char*> blocks;
-    for (int r = 0; r < comm->ranks; ++r) {
-      all.push_back(Get(path(number, r)));
-      if (std::memcmp(all.back().data(), &header, sizeof header) != 0) {
-        std::fprintf(stderr, "emulated NCCL: ranks %d and %d make different calls\n", comm->rank, r);
-        comm->error = kInternalError;
-        return kWaiting;
+  const auto make = [=, held = comm->held]() -> WaitingWork {
+    const std::string fault = FaultOf(comm->rank);
+    if (fault == "skip") return {};
+    if (fault == "error") comm->error = kNcclRemoteError;
+    const long number = comm->calls++;
+    const auto path = [comm](long call, int rank) {
+      return comm->folder + "/call" + std::to_string(call) + "." + std::to_string(rank);
+    };
+    const auto given = std::make_shared<bool>(false);
+    const auto ready = [=] {
+      if (comm->gone || !*given) return comm->gone || fault.empty();
+      for (int r = 0; r < comm->ranks; ++r) {
+        if (!There(path(number, r))) return false;
       }
-    }
-    for (const std::string& bytes : all) blocks.push_back(bytes.data() + sizeof header);
-    const auto count = static_cast<int64_t>(header.count);
-    switch (header.kind) {
-      case Kind::kAllReduce:
-      case Kind::kReduce:
-      case Kind::kReduceScatter: {
-        const int64_t from = header.kind == Kind::kReduceScatter ? comm->rank * count : 0;
-        for (int64_t i = 0; i < static_cast<int64_t>(out_count); ++i)
-          ReduceElement(type, header.reduce, blocks, from + i, out, i);
-        break;
+      return comm->error == kSuccess;
+    };
+    const auto work = [=]() -> Result {
+      if (comm->gone) return kSuccess;
+      if (!*given) {
+        std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
+        if (in_count > 0) bytes.append(static_cast<const char*>(in), in_count * size);
+        Put(path(number, comm->rank), bytes);
+        *given = true;
       }
-      case Kind::kAllGather:
-        for (int r = 0; r < comm->ranks; ++r)
-          std::memcpy(static_cast<char*>(out) + static_cast<size_t>(r) * header.count * size,
-                      blocks[static_cast<size_t>(r)], header.count * size);
-        break;
-      case Kind::kBroadcast:
-        std::memcpy(out, blocks[static_cast<size_t>(header.root)], header.count * size);
-        break;
-    }
-    // All have begun this call, so all have ended the one before.
-    if (number > 0) unlink(path(number - 1, comm->rank).c_str());
-    return kSuccess;
+      if (!ready()) return kWaiting;
+      std::vector<std::string> all;
+      std::vector<const char*> blocks;
+      for (int r = 0; r < comm->ranks; ++r) {
+        all.push_back(Get(path(number, r)));
+        if (std::memcmp(all.back().data(), &header, sizeof header) != 0) {
+          std::fprintf(stderr, "emulated NCCL: ranks %d and %d make different calls\n", comm->rank, r);
+          comm->error = kInternalError;
+          return kWaiting;
+        }
+      }
+      for (const std::string& bytes : all) blocks.push_back(bytes.data() + sizeof header);
+      const auto count = static_cast<int64_t>(header.count);
+      switch (header.kind) {
+        case Kind::kAllReduce:
+        case Kind::kReduce:
+        case Kind::kReduceScatter: {
+          const int64_t from = header.kind == Kind::kReduceScatter ? comm->rank * count : 0;
+          for (int64_t i = 0; i < static_cast<int64_t>(out_count); ++i)
+            ReduceElement(type, header.reduce, blocks, from + i, out, i);
+          break;
+        }
+        case Kind::kAllGather:
+          for (int r = 0; r < comm->ranks; ++r)
+            std::memcpy(static_cast<char*>(out) + static_cast<size_t>(r) * header.count * size,
+                        blocks[static_cast<size_t>(r)], header.count * size);
+          break;
+        case Kind::kBroadcast:
+          std::memcpy(out, blocks[static_cast<size_t>(header.root)], header.count * size);
+          break;
+      }
+      // All have begun this call, so all have ended the one before.
+      if (number > 0) unlink(path(number - 1, comm->rank).c_str());
+      return kSuccess;
+    };
+    return {work, ready};
   };
-  const Result result = EnqueueWork(stream, work, ready);
-  return result == kSuccess ? kNcclInProgress : kUnhandled;
+  return EnqueueWork(stream, make) == kSuccess ? kNcclInProgress : kUnhandled;
 }
 
 Result AddMessage(Message m, int type, size_t count, int peer, NcclComm handle) {
@@ -281,15 +295,20 @@ Result AddMessage(Message m, int type, size_t count, int peer, NcclComm handle) 
   m.comm = comm;
   m.bytes = count * static_cast<size_t>(SizeOf(TypeOf(type)));
   if (peer < 0 || peer >= comm->ranks || !InDeviceMemory(m.sends ? m.from : m.to, m.bytes)) return kNcclInvalidArgument;
-  auto& numbers = m.sends ? comm->sent : comm->received;
-  const int from = m.sends ? comm->rank : peer, to = m.sends ? peer : comm->rank;
-  m.path = comm->folder + "/message" + std::to_string(from) + "." + std::to_string(to) + "." +
-           std::to_string(numbers[static_cast<size_t>(peer)]++);
+  m.peer = peer;
   if (depth > 0) {
     group.push_back(std::move(m));
     return kSuccess;
   }
-  return EnqueueMessages({std::move(m)});
+  return EnqueueMessages({m});
+}
+
+// Whether a communicator must not be made or ended now.
+Result RefuseInCapture() { return Captures() ? kNcclInvalidUsage : kSuccess; }
+void RefuseHeld(const State& comm) {
+  if (comm.held.use_count() == 1) return;
+  std::fprintf(stderr, "emulated NCCL: a captured step still has the communicator: the library waits for ever\n");
+  std::abort();
 }
 
 // Every rank takes away its own files, and the last one what is left.
@@ -356,6 +375,7 @@ Result ncclGetUniqueId(NcclId* id) {
 }
 Result ncclCommInitRankConfig(NcclComm* comm, int ranks, NcclId id, int rank, NcclConfig* config) {
   ENTER_NCCL(ncclCommInitRankConfig);
+  if (const Result refused = RefuseInCapture(); refused != kSuccess) return refused;
   if (config->magic != 0xcafebeef || config->version < 21400 || config->blocking != 0 || rank < 0 || rank >= ranks)
     return kNcclInvalidArgument;
   auto state = std::make_shared<State>();
@@ -397,12 +417,16 @@ Result ncclCommGetAsyncError(NcclComm comm, Result* error) {
 }
 Result ncclCommFinalize(NcclComm comm) {
   ENTER_NCCL(ncclCommFinalize);
+  if (const Result refused = RefuseInCapture(); refused != kSuccess) return refused;
+  RefuseHeld(*comm->state);
   comm->state->finalizing = true;
   Put(comm->state->folder + "/end" + std::to_string(comm->state->rank), "");
   return kNcclInProgress;
 }
 Result ncclCommDestroy(NcclComm comm) {
   ENTER_NCCL(ncclCommDestroy);
+  if (const Result refused = RefuseInCapture(); refused != kSuccess) return refused;
+  RefuseHeld(*comm->state);
   Leave(*comm->state);
   delete comm;
   CountComms(-1);
@@ -410,6 +434,8 @@ Result ncclCommDestroy(NcclComm comm) {
 }
 Result ncclCommAbort(NcclComm comm) {
   ENTER_NCCL(ncclCommAbort);
+  if (const Result refused = RefuseInCapture(); refused != kSuccess) return refused;
+  RefuseHeld(*comm->state);
   Leave(*comm->state);
   delete comm;
   CountComms(-1);
@@ -425,7 +451,7 @@ Result ncclGroupEnd() {
   std::vector<Message> messages;
   if (depth == 0) messages.swap(group);
   ENTER_NCCL(ncclGroupEnd);
-  return EnqueueMessages(std::move(messages));
+  return EnqueueMessages(messages);
 }
 Result ncclAllReduce(const void* in, void* out, size_t count, int type, int reduce, NcclComm comm,
                      StreamHandle stream) {

@@ -280,6 +280,22 @@ TEST_F(EmulationTest, ProductThatMayAddInAnyOrderIsRefused) {
   ASSERT_EQ(call.cublasLtMatmulPreferenceSetAttribute(preference, cuda::kReductionSchemes, &schemes, sizeof schemes),
             0);
   EXPECT_EQ(heuristic(), 0);
+  // An epilogue that is not emulated; one whose operand is missing, or has rows that the library does not take.
+  const auto set = [&](int attribute, auto value) {
+    EXPECT_EQ(call.cublasLtMatmulDescSetAttribute(matmul, attribute, &value, sizeof value), 0);
+  };
+  set(cuda::kEpilogue, uint32_t{6});
+  EXPECT_NE(heuristic(), 0);  // planted
+  set(cuda::kEpilogue, cuda::kGeluAuxBias);
+  EXPECT_NE(heuristic(), 0);  // planted
+  void* const at = memory_.data();
+  set(cuda::kBiasPointer, at);
+  set(cuda::kAuxPointer, at);
+  set(cuda::kAuxStride, int64_t{12});
+  EXPECT_NE(heuristic(), 0);  // planted
+  set(cuda::kAuxStride, int64_t{8});
+  EXPECT_EQ(heuristic(), 0);
+  set(cuda::kEpilogue, cuda::kNoEpilogue);
   const float one = 1;
   const cuda::BlasAlgorithm algorithm = {};
   EXPECT_NE(
@@ -297,8 +313,63 @@ TEST_F(EmulationTest, WaitingInsideACaptureIsAnError) {
   ASSERT_TRUE(event.ok() && stream_.Record(*event).ok());
   ASSERT_TRUE(stream_.BeginCapture().ok());
   EXPECT_FALSE(stream_.WaitFor(*event).ok());
+  EXPECT_FALSE(stream_.EndCapture().ok());
+  ASSERT_TRUE(stream_.BeginCapture().ok());
   EXPECT_FALSE(stream_.Wait().ok());
-  ASSERT_TRUE(stream_.EndCapture().ok());
+  EXPECT_FALSE(stream_.EndCapture().ok());
+  ASSERT_TRUE(stream_.BeginCapture().ok());
+  EXPECT_FALSE(event->Reached().ok());
+  EXPECT_FALSE(device_->Allocate(64).ok());
+  EXPECT_FALSE(stream_.EndCapture().ok());
+}
+
+// x = 1 on the first stream, x = 2 x on the other one, x = x + 5 on the first again.
+TEST_F(EmulationTest, StreamsThatAreCapturedTogetherWaitAsTheirEventsSay) {
+  auto other = device_->MakeStream();
+  auto fork = device_->MakeEvent(), join = device_->MakeEvent(), done = device_->MakeEvent();
+  ASSERT_TRUE(other.ok() && fork.ok() && join.ok() && done.ok());
+  const auto one = Kernel("  x[threadIdx.x] = 1;\n"), twice = Kernel("  x[threadIdx.x] *= 2;\n"),
+             more = Kernel("  x[threadIdx.x] += 5;\n");
+  ASSERT_TRUE(one.ok() && twice.ok() && more.ok());
+  void* pointer = memory_.data();
+  const auto capture = [&](bool waits, bool joins) -> StatusOr<CapturedGraph> {
+    RETURN_IF_ERROR(stream_.BeginCapture());
+    RETURN_IF_ERROR(stream_.Launch(*one, 1, 256, {&pointer, 1}));
+    RETURN_IF_ERROR(stream_.Record(*fork));
+    RETURN_IF_ERROR(other->WaitFor(*fork));
+    RETURN_IF_ERROR(other->Launch(*twice, 1, 256, {&pointer, 1}));
+    RETURN_IF_ERROR(other->RecordInLaunches(*done));
+    RETURN_IF_ERROR(other->Record(*join));
+    if (waits) RETURN_IF_ERROR(stream_.WaitFor(*join));
+    RETURN_IF_ERROR(stream_.Launch(*more, 1, 256, {&pointer, 1}));
+    if (!waits && joins) RETURN_IF_ERROR(stream_.WaitFor(*join));
+    return stream_.EndCapture();
+  };
+  const auto wrong = [&](const CapturedGraph& graph) {
+    int count = 0;
+    for (unsigned seed = 1; seed <= 20; ++seed) {
+      emulation_.order("forward", seed);
+      EXPECT_TRUE(stream_.Run(graph).ok());
+      EXPECT_TRUE(done->Wait().ok());  // of this run
+      const auto reached = done->Reached();
+      EXPECT_TRUE(reached.ok() && *reached);
+      count += (*Read())[0] != 7;
+    }
+    return count;
+  };
+  const int held = emulation_.held();
+  {
+    const auto right = capture(true, true), planted = capture(false, true);
+    ASSERT_TRUE(right.ok() && planted.ok()) << right.status() << planted.status();
+    EXPECT_EQ(wrong(*right), 0);
+    EXPECT_GT(wrong(*planted), 0);
+  }
+  // A stream that does not come back.
+  EXPECT_TRUE(absl::StrContains(capture(false, false).status().message(), "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"));
+  EXPECT_EQ(emulation_.held(), held);
+  // An event that has been recorded in a capture means nothing outside.
+  EXPECT_TRUE(absl::StrContains(join->Reached().status().message(), "CUDA_ERROR_CAPTURED_EVENT"));
+  EXPECT_FALSE(stream_.RecordInLaunches(*done).ok());
 }
 
 TEST_F(EmulationTest, MemoryThatIsFreedTwiceIsAnError) {
@@ -346,9 +417,12 @@ constexpr std::pair<const char*, const char*> kPlanted[] = {
     {"the word of wrong values is not cleared", "FaultThatIsNotClearedIsSeenInTheNextStep"},
     {"a wrong stride of a broadcast", "WrongStrideOfABroadcastGivesOtherValues"},
     {"an algorithm that adds in any order", "ProductThatMayAddInAnyOrderIsRefused"},
+    {"a product's epilogue that is not known", "ProductThatMayAddInAnyOrderIsRefused"},
     {"a handle that is not released", "HandlesThatAreHeldAreCounted"},
     {"memory that is freed twice", "MemoryThatIsFreedTwiceIsAnError"},
     {"a wait inside a capture", "WaitingInsideACaptureIsAnError"},
+    {"an event is missing inside a capture", "StreamsThatAreCapturedTogetherWaitAsTheirEventsSay"},
+    {"a captured stream does not come back", "StreamsThatAreCapturedTogetherWaitAsTheirEventsSay"},
     {"too large a block", "MoreThreadsThanABlockHasAreAnError"},
     {"text that does not compile", "TextThatDoesNotCompileIsAnErrorWithTheCompilersLines"},
 };

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 
@@ -67,7 +68,7 @@ class Ranks {
 struct Place {
   std::shared_ptr<Groups> groups;
   Device* device = nullptr;
-  std::unique_ptr<NcclWorld> world;
+  std::shared_ptr<NcclWorld> world;
   std::string staged;  // why
   // For one call at a time.
   DeviceStream stream;
@@ -324,8 +325,9 @@ TEST(Rank, Graphs) {
   EXPECT_EQ(count("staged"), n == 2 ? 1 : 2);  // max of floats, in each group of several
   EXPECT_GE(count("nccl"), 13);
   std::vector<int64_t> timeline;
-  for (int run = 0; run < 3; ++run) {
-    if (run == 2) (*got)->SetTimeline(&timeline);
+  // The second and the third run are captured.
+  for (int run = 0; run < 4; ++run) {
+    if (run == 3) (*got)->SetTimeline(&timeline);
     for (const auto* executable : {&*want, &*got}) {
       ASSERT_TRUE((*executable)->BindInput("x", x.data()).ok());
       const Status status = (*executable)->Run();
@@ -339,6 +341,99 @@ TEST(Rank, Graphs) {
     }
     x[0] += 1;
   }
+}
+
+// Sums of tanh(x), and of twice that, as a step with nothing that is staged.
+Graph SumsAsGraph(int64_t ranks) {
+  std::vector<int64_t> all;
+  for (int64_t r = 0; r < ranks; ++r) all.push_back(r);
+  GraphBuilder g;
+  auto line = std::make_shared<Location>();
+  line->file = "train.lua";
+  line->line = 88;
+  g.SetLocation(line);
+  const Attrs sum = {{"group", all}, {"op", std::string("sum")}};
+  const Value x = g.Op("tanh", {g.Input("x", kData, {DType::kF32, {16}})}), once = g.Op("all_reduce", {x}, sum);
+  g.Output("once", once);
+  g.Output("twice", g.Op("all_reduce", {Mul(g, once, 2.0)}, sum));
+  return *g.Finish();
+}
+StatusOr<std::unique_ptr<Executable>> CapturedSums(Place& place) {
+  CompileOptions options;
+  options.groups = place.groups.get();
+  options.device = place.device;
+  options.nccl = place.world;
+  return Executable::Compile(SumsAsGraph(place.groups->size()), nullptr, options);
+}
+
+// A step with calls of NCCL is one captured graph from its second run on; graphs of two plans, and calls between them.
+TEST(Rank, OneGraph) {
+  if (getenv(kVariable) == nullptr) GTEST_SKIP() << "started by Nccl";
+  auto joined = Join(NcclUse::kAlways);
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  Place* const place = joined->get();
+  const auto emulation = testing::FindEmulation();
+  ASSERT_TRUE(emulation.ok()) << emulation.status();
+  const int n = place->groups->size();
+  auto first = CapturedSums(*place), second = CapturedSums(*place);
+  ASSERT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
+  const std::vector<float> x(16, 0.5f);
+  for (int run = 0; run < 4; ++run) {
+    for (auto* e : {&*first, &*second}) {
+      emulation->order("forward", static_cast<unsigned>(7 * run + 1));
+      emulation->fail("cuGraphLaunch", run == 0 ? 1 : 2);
+      ASSERT_TRUE((*e)->BindInput("x", x.data()).ok());
+      const Status status = (*e)->Run();
+      ASSERT_TRUE(status.ok()) << "run " << run << ": " << status;
+      EXPECT_FALSE(emulation->failed()) << "more launches than one";
+      const float once = static_cast<float>(n) * std::tanh(0.5f);
+      EXPECT_NEAR((*e)->Output(0).as<float>()[15], once, 1e-5);
+      EXPECT_NEAR((*e)->Output(1).as<float>()[0], static_cast<float>(2 * n) * once, 1e-4);
+    }
+    const Status apart = Sums(*place, 2);
+    ASSERT_TRUE(apart.ok()) << apart;
+  }
+  ASSERT_TRUE(place->groups->world().Run(Call::Barrier().At("the end").Within(absl::Seconds(10))).ok());
+  emulation->fail("cuGraphLaunch", 1);
+  ASSERT_TRUE((*first)->BindInput("x", x.data()).ok());
+  EXPECT_FALSE((*first)->Run().ok());  // the launch that the runs before had
+  emulation->fail("", 0);
+  // What has been captured goes before its communicators.
+  place->world.reset();
+  (*first).reset();
+  (*second).reset();
+}
+
+// Of calls that a captured step makes: rank 1 is lost, or EMULATED_NCCL_FAULT makes its 9th call fail, in the fifth
+// step.
+TEST(Rank, CapturedUntilDeath) {
+  if (getenv(kVariable) == nullptr) GTEST_SKIP() << "started by Nccl";
+  auto joined = Join(NcclUse::kAlways);
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  Place* const place = joined->get();
+  place->groups->set_timeout(absl::Seconds(1));
+  auto executable = CapturedSums(*place);
+  ASSERT_TRUE(executable.ok()) << executable.status();
+  const std::vector<float> x(16, 0.5f);
+  const MonotonicTime first = MonotonicNow();
+  MonotonicTime begin;
+  Status status;
+  int steps = 0;
+  while (status.ok() && MonotonicNow() - first < absl::Seconds(30)) {
+    begin = MonotonicNow();
+    ASSERT_TRUE((*executable)->BindInput("x", x.data()).ok());
+    status = (*executable)->Run();
+    steps += status.ok() ? 1 : 0;
+    // As a trainer does, whose ranks agree after each step: one that skips a call does not run ahead.
+    if (status.ok() && getenv("EMULATED_NCCL_FAULT") != nullptr)
+      status = place->groups->world().Run(Call::Barrier().At("the end of a step").Within(absl::Seconds(10)));
+  }
+  EXPECT_GE(steps, 2);
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(std::string(status.message()), HasSubstr("all_reduce sum f32[16] at train.lua:88"));
+  EXPECT_LT(MonotonicNow() - begin, absl::Seconds(15));
+  std::printf("%s\n", std::string(status.message()).c_str());
+  EXPECT_THAT(place->groups->world().recorder().Dump(), HasSubstr("all_reduce sum f32[16] at train.lua:88"));
 }
 
 // Buckets change where values lie and when they travel, not a bit of them: over NCCL, and through host memory.
@@ -443,7 +538,12 @@ TEST(Rank, OneDevice) {
 constexpr const char* kFunctions[] = {MSLUA_NCCL(NAME_OF) "cuDeviceGetUuid_v2",
                                       "cuEventCreate",
                                       "cuEventRecord",
+                                      "cuEventRecordWithFlags",
                                       "cuEventQuery",
+                                      "cuStreamBeginCapture_v2",
+                                      "cuStreamEndCapture",
+                                      "cuGraphInstantiateWithFlags",
+                                      "cuGraphLaunch",
                                       "cuStreamWaitEvent",
                                       "cuStreamQuery",
                                       "cuStreamCreate"};
@@ -474,7 +574,14 @@ TEST(Rank, Failures) {
                              Call::ReduceScatter(ReduceOp::kSum, DType::kF32, base, base + 128, 4)}) {
       RETURN_IF_ERROR(group->Enqueue(Call(call).At("train.lua:88"), stream).status());
     }
-    return place->world->Wait(stream);
+    RETURN_IF_ERROR(place->world->Wait(stream));
+    ASSIGN_OR_RETURN(const auto executable, CapturedSums(*place));
+    const std::vector<float> x(16, 0.5f);
+    for (int run = 0; run < 3; ++run) {
+      RETURN_IF_ERROR(executable->BindInput("x", x.data()));
+      RETURN_IF_ERROR(executable->Run());
+    }
+    return absl::OkStatus();
   };
   const Status status = work();
   const bool failed = emulation->failed();
@@ -512,6 +619,13 @@ TEST(Nccl, GraphsGiveWhatTheyGiveOnTheCpu) {
   }
 }
 
+TEST(Nccl, AStepIsOneCapturedGraph) {
+  for (int n : {2, 3}) {
+    Ranks ranks(n, "OneGraph");
+    for (int r = 0; r < n; ++r) EXPECT_EQ(ranks.Wait(r), 0) << "rank " << r << " of " << n;
+  }
+}
+
 TEST(Nccl, BucketsGiveTheBitsOfReductionsAlone) {
   for (int n : {2, 4}) {
     Ranks ranks(n, "Buckets");
@@ -538,6 +652,20 @@ TEST(Nccl, FaultsEndAllRanks) {
     for (int r = 0; r < 2; ++r) EXPECT_EQ(ranks.Wait(r), 0) << fault << ", rank " << r;
   }
   unsetenv("EMULATED_NCCL_FAULT");
+}
+
+TEST(Nccl, CallsOfACapturedStepAreWatched) {
+  for (const char* fault : {"hang", "skip", "error"}) {
+    setenv("EMULATED_NCCL_FAULT", absl::StrCat(fault, ":1:9").c_str(), 1);
+    Ranks ranks(2, "CapturedUntilDeath");
+    for (int r = 0; r < 2; ++r) EXPECT_EQ(ranks.Wait(r), 0) << fault << ", rank " << r;
+  }
+  unsetenv("EMULATED_NCCL_FAULT");
+  Ranks ranks(2, "CapturedUntilDeath");
+  absl::SleepFor(absl::Milliseconds(2500));
+  ranks.Signal(1, SIGKILL);
+  EXPECT_EQ(ranks.Wait(0), 0);
+  EXPECT_EQ(ranks.Wait(1), -SIGKILL);
 }
 
 TEST(Nccl, NeedsADeviceForEachRank) {

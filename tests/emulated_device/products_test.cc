@@ -44,7 +44,7 @@ TEST(Products, AreThoseOfTheReference) {
       for (int i = 0; i < 2; ++i)
         ASSERT_TRUE(stream->CopyIn(memory[i].data(), inputs[i].data(), inputs[i].type().bytes()).ok());
       const Status enqueued =
-          (*product)->Enqueue(*stream, memory[0].data(), memory[1].data(), memory[2].data(), memory[3].data());
+          (*product)->Enqueue(*stream, {memory[0].data(), memory[1].data(), memory[2].data()}, memory[3].data());
       ASSERT_TRUE(enqueued.ok()) << enqueued;
       std::vector<Memory> got;
       got.emplace_back(call->outputs[0]);
@@ -56,6 +56,74 @@ TEST(Products, AreThoseOfTheReference) {
       EXPECT_TRUE(near.ok()) << Name(type) << ", form " << form << ": " << near;
     }
   }
+}
+
+// A call of matmul_bias_add in bf16, computed as `shape` says.
+StatusOr<std::vector<Memory>> RunBiased(Device* device, const testing::Call& call, const std::vector<Memory>& inputs,
+                                        const MatmulShape& shape) {
+  ASSIGN_OR_RETURN(DeviceStream stream, device->MakeStream());
+  ASSIGN_OR_RETURN(const auto product, CublasMatmul::Make(shape));
+  std::vector<DeviceMemory> memory;
+  for (const Memory& m : inputs) {
+    ASSIGN_OR_RETURN(memory.emplace_back(), device->Allocate(m.type().bytes()));
+    RETURN_IF_ERROR(stream.CopyIn(memory.back().data(), m.data(), m.type().bytes()));
+  }
+  for (const int64_t bytes : {call.outputs[0].bytes(), call.outputs[0].bytes(), product->workspace_bytes()}) {
+    ASSIGN_OR_RETURN(memory.emplace_back(), device->Allocate(bytes));
+    RETURN_IF_ERROR(stream.Fill(memory.back().data(), 0, bytes));
+  }
+  CublasMatmul::Operands at;
+  at.a = memory[0].data();
+  at.b = memory[1].data();
+  at.bias = memory[2].data();
+  at.z = memory[3].data();
+  at.y = memory[4].data();
+  at.h = memory[5].data();
+  RETURN_IF_ERROR(product->Enqueue(stream, at, memory[6].data()));
+  std::vector<Memory> got;
+  for (size_t o = 0; o < call.outputs.size(); ++o) {
+    got.emplace_back(call.outputs[o]);
+    RETURN_IF_ERROR(stream.CopyOut(got[o].data(), memory[4 + o].data(), call.outputs[o].bytes()));
+  }
+  RETURN_IF_ERROR(stream.Wait());
+  return got;
+}
+
+TEST(Products, WithAWrongEpilogueAreSeen) {
+  ASSERT_TRUE(testing::UseEmulatedDevice().ok());
+  const auto device = Device::Open(0);
+  ASSERT_TRUE(device.ok()) << device.status();
+  const OpDef& op = *Operators().Find("matmul_bias_add");
+  const DType type = DType::kBF16;
+  const auto call = testing::MakeCall(op, {{type, {9, 8}}, {type, {8, 16}}, {type, {16}}, {type, {9, 16}}},
+                                      {{"activation", std::string("gelu_tanh")}, {"keep", true}});
+  ASSERT_TRUE(call.ok()) << call.status();
+  const std::vector<Memory> inputs = testing::MakeInputs(*call, {});
+  const auto truth = testing::Truth(*call, inputs);
+  ASSERT_TRUE(truth.ok()) << truth.status();
+  MatmulShape right = {type, 1, 9, 16, 8};
+  right.bias = right.z = right.gelu = right.h = true;
+  const auto near = [&](const MatmulShape& shape) {
+    const auto got = RunBiased(*device, *call, inputs, shape);
+    EXPECT_TRUE(got.ok()) << got.status();
+    return got.ok() ? testing::ExpectTruth(*got, *truth) : got.status();
+  };
+  EXPECT_TRUE(near(right).ok()) << near(right);
+  for (bool MatmulShape::*const part : {&MatmulShape::bias, &MatmulShape::z, &MatmulShape::gelu, &MatmulShape::h}) {
+    MatmulShape planted = right;
+    planted.*part = false;
+    EXPECT_FALSE(near(planted).ok());
+  }
+  // What the library has not, or is rougher in than mslua's own.
+  MatmulShape lacking = right;
+  lacking.n = 12;
+  EXPECT_TRUE(absl::IsUnimplemented(CublasMatmul::Make(lacking).status()));
+  lacking = right;
+  lacking.type = DType::kF32;
+  EXPECT_TRUE(absl::IsUnimplemented(CublasMatmul::Make(lacking).status()));
+  lacking = right;
+  lacking.batch = 2;
+  EXPECT_TRUE(absl::IsUnimplemented(CublasMatmul::Make(lacking).status()));
 }
 
 TEST(Products, ThatTheLibraryLacksAreLeftToOtherKernels) {

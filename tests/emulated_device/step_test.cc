@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -118,6 +119,111 @@ TEST_F(StepTest, StepsThatAreBegunAheadGiveTheSameBitsInAHundredOrdersOfStreams)
   ASSERT_FALSE(wanted.empty());
   for (unsigned seed = 1; seed <= 100; ++seed) ASSERT_EQ(Train(seed, 2), wanted) << "seed " << seed;
   EXPECT_EQ(Train(2, 1, /*check=*/true), wanted);
+}
+
+// The updates of every optimizer over tensors of several sizes, whose last elements fill no block or no 16 bytes: in
+// one launch where they are elementwise, and in any case with the bits of launches one by one.
+TEST_F(StepTest, UpdatesInOneLaunchHaveTheBitsOfUpdatesAlone) {
+  const std::vector<Shape> shapes = {{3, 7}, {64}, {2}, {1000, 5}, {4096}, {8193}};
+  int rules = 0, together = 0;
+  for (const OpDef& op : Operators().all()) {
+    if (!absl::StartsWith(op.name, "apply_")) continue;
+    for (const Sample& sample : op.samples) {
+      for (const DType type : {DType::kF32, DType::kBF16}) {
+        GraphBuilder g;
+        std::map<size_t, Value> scalars;  // by operand, the same for all tensors
+        bool fits = true;
+        for (size_t s = 0; s < shapes.size(); ++s) {
+          std::vector<Value> in;
+          std::vector<std::string> stored;
+          for (size_t i = 0; i < sample.inputs.size(); ++i) {
+            const TensorType& t = sample.inputs[i];
+            const bool tensor = t.shape == sample.inputs[0].shape;
+            fits = fits && (tensor || t.shape.empty());
+            if (!tensor && s == 0) scalars[i] = g.Input(absl::StrCat("n", i), kScalar, {DType::kF32, {}});
+            if (!tensor) in.push_back(scalars[i]);
+            if (!tensor) continue;
+            const std::string name = absl::StrCat("t", s, ".", i);
+            in.push_back(g.Input(name,
+                                 i == 1   ? kData
+                                 : i == 0 ? kParameter
+                                          : kState,
+                                 {i < 2 ? type : t.dtype, shapes[s]}));
+            if (i != 1) stored.push_back(name);
+          }
+          if (!fits) break;
+          const std::vector<Value> next = g.OpMulti(op.name, in, sample.attrs);
+          for (size_t o = 0; o < next.size() && o < stored.size(); ++o) {
+            // A wrapper's result is a gradient.
+            fits = fits && g.graph().TypeOf(next[o]) == g.graph().nodes[g.graph().FindInput(stored[o])].outputs[0];
+            g.Output(absl::StrCat("new ", stored[o]), next[o], stored[o]);
+          }
+        }
+        const auto graph = g.Finish();
+        if (!fits || !graph.ok()) continue;  // means of rows and columns; a state that has the parameter's type
+        std::string bits[2];
+        for (const bool alone : {false, true}) {
+          Store store;
+          std::vector<std::vector<char>> gradients;
+          const auto fill = [&](const TensorType& t, void* to, int64_t from) {
+            for (int64_t e = 0; e < t.elements(); ++e)
+              StoreDouble(t.dtype, to, e, 0.01 * static_cast<double>(1 + (e * 7 + from * 13) % 101));
+          };
+          for (const int32_t i : graph->Inputs()) {
+            const Node& n = graph->nodes[i];
+            const std::string& kind = n.attrs.Str("kind");
+            if (kind != kParameter && kind != kState) continue;
+            const auto t = store.Add(n.attrs.Str("name"), kind, n.outputs[0]);
+            ASSERT_TRUE(t.ok()) << t.status();
+            fill(t->type, t->data, i);
+          }
+          CompileOptions options;
+          options.device = device_;
+          device_->CheckLaunches(alone);
+          const auto e = Executable::Compile(*graph, &store, options);
+          ASSERT_TRUE(e.ok()) << op.name << ": " << e.status();
+          for (const int32_t i : graph->Inputs()) {
+            const Node& n = graph->nodes[i];
+            const std::string& name = n.attrs.Str("name");
+            if (n.attrs.Str("kind") == kScalar && (*e)->graph().FindInput(name) >= 0) {
+              ASSERT_TRUE((*e)->SetScalar(name, sample.low > 0 ? sample.low : 0.3).ok());
+            }
+            if (n.attrs.Str("kind") != kData) continue;
+            gradients.emplace_back(static_cast<size_t>(n.outputs[0].bytes()));
+            fill(n.outputs[0], gradients.back().data(), i);
+            ASSERT_TRUE((*e)->BindInput(name, gradients.back().data()).ok());
+          }
+          // The second and the third run are captured.
+          for (int run = 0; run < 3; ++run) {
+            const Status status = (*e)->Run();
+            ASSERT_TRUE(status.ok()) << op.name << ": " << status;
+          }
+          for (const GraphOutput& o : graph->outputs) {
+            const auto value = store.Read(*store.Find(o.updates));
+            ASSERT_TRUE(value.ok()) << value.status();
+            bits[alone] += Bits(*value);
+          }
+          if (alone) continue;
+          // Launches of more than numbers, and whether there is anything but updates.
+          int launches = 0;
+          bool elementwise = true;
+          for (const auto& [node, kernel] : (*e)->launches()) {
+            const Node& n = (*e)->graph().nodes[node];
+            elementwise = elementwise && n.op->name == "fused";
+            launches += n.outputs[0].elements() > 1;
+          }
+          ++rules;
+          if (!elementwise) continue;
+          ++together;
+          EXPECT_EQ(launches, 1) << op.name << " " << Name(type) << "\n" << ToString((*e)->graph());
+        }
+        EXPECT_EQ(bits[0], bits[1]) << op.name << " " << Name(type);
+      }
+    }
+  }
+  device_->CheckLaunches(false);
+  std::printf("%d updates, %d of them elementwise\n", rules, together);
+  EXPECT_GE(together, 29);
 }
 
 TEST_F(StepTest, AStepTooManyIsAnError) {

@@ -11,6 +11,7 @@
 
 #include "absl/types/span.h"
 #include "core/base/status.h"
+#include "core/device/cublas_matmul.h"
 #include "core/device/device.h"
 #include "core/op/device_form.h"
 
@@ -36,6 +37,11 @@ struct LibraryProgram {
 
 // Unimplemented where the library has no kernel for the call, NotFound where it is not on this machine.
 using LibraryFn = StatusOr<LibraryProgram> (*)(const OpSpec& spec);
+
+// What a call of matmul_bias or matmul_bias_add is to cuBLASLt, and the bytes of its bias in the type of the result; 0:
+// it is given so.
+MatmulShape BiasedProductOf(const OpSpec& spec);
+int64_t MovedBiasBytes(const OpSpec& spec);
 
 // Called by MSLUA_LIBRARY_KERNEL.
 bool RegisterLibraryKernel(const char* op, LibraryFn make);
