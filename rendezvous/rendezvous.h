@@ -265,8 +265,8 @@ class Membership {
   Status Compare(const std::string& name, const std::string& value, absl::Duration limit);
   // Ends the job on all ranks, with this exit code.
   void Abort(const Status& why, int exit_code);
-  // All ranks have done their work, and leave word of it where a scheduler that is started again looks: from then on the
-  // loss of the scheduler is the job's end, too.
+  // All ranks have done their work, and leave word of it where a scheduler that is started again looks: from then on
+  // the loss of the scheduler is the job's end, too.
   void EndsWithoutScheduler() { ends_without_scheduler_ = true; }
   // This rank has finished and will end with this exit code. A connection that ends from then on is the job's end.
   void Leave(int exit_code);

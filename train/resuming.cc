@@ -95,8 +95,8 @@ Status Resuming::FindKept() {
   return absl::OkStatus();
 }
 
-// Ranks that have left a job which was not over have taken values of their own with them. Where the newest checkpoint is
-// as new, it is the better one.
+// Ranks that have left a job which was not over have taken values of their own with them. Where the newest checkpoint
+// is as new, it is the better one.
 StatusOr<bool> Resuming::CheckpointIsAsNew() const {
   if (kept_->moved()->without_own() == 0) return false;
   const std::string& folder = kept_->record().folder;
