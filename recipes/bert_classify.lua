@@ -4,6 +4,7 @@
 --   mslua train recipes/bert_classify.lua data_path=/data/ag_news weights=bert
 --   mslua eval recipes/bert_classify.lua data_path=/data/ag_news weights=bert
 local ms = require "mslua"
+local core = require "mslua.core"
 local nn, ops, text = ms.nn, ms.ops, ms.text
 local Bert = require "mslua.models.bert"
 
@@ -11,18 +12,24 @@ local p = ms.params {
   data_path = "",  -- a folder with train.csv and test.csv: class from 1, title, text
   weights = "",    -- a folder as Hugging Face has it, of the network's size; "": random weights
   tokenizer = "",  -- a folder; "": a WordPiece of the training's texts, as bert_mlm has it
-  vocab = 4000,
-  layers = 4, heads = 4, dim = 128, hidden = 512, block = 64, dropout = 0.1,
+  vocab = 10000,
+  layers = 4, heads = 4, dim = 128, hidden = 512, block = 80, dropout = 0.1,
+  pool = "mean",   -- what is classified: the "mean" of all tokens, or the "first" one, as in published networks
+  hide = 0.3,      -- the share of tokens that are hidden in training
   epochs = 4, batch_size = 32, warmup = 100, lr = 4e-4, weight_decay = 0.01, clip_norm = 1,
   amp = "bf16",
-  accuracy = 0.83,  -- expected of the last evaluation
+  accuracy = 0,    -- expected of the last evaluation; 0: 0.83 from random weights, 0.885 from others
   presets = {
     smoke = {
-      vocab = 300, layers = 1, heads = 2, dim = 32, hidden = 64, block = 24, dropout = 0, epochs = 4, batch_size = 16,
-      warmup = 10, lr = 3e-3, accuracy = 0.6, amp = "",
+      vocab = 300, layers = 1, heads = 2, dim = 32, hidden = 64, block = 24, dropout = 0, hide = 0, epochs = 4,
+      batch_size = 16, warmup = 10, lr = 3e-3, accuracy = 0.6, amp = "",
     },
   },
 }
+
+if p.pool ~= "mean" and p.pool ~= "first" then
+  error(("bert_classify: pool: expected mean or first, got %q"):format(p.pool), 0)
+end
 
 local labels = { "World", "Sports", "Business", "Sci/Tech" }
 
@@ -76,8 +83,20 @@ end
 
 local Net = Bert:extend "BertClassifier"
 
---- Ids int32 [n, t] give logits [n, classes]. The id of padding is that of [PAD].
-function Net:construct(ids) return Bert.construct(self, ids, nil, ops.not_equal(ids, self.pad)) end
+--- Ids int32 [n, t] give logits [n, classes]. The ids of padding and of what hides a token are those of [PAD] and
+--- [MASK]; [UNK], [CLS] and [SEP] come before those of words, and are not hidden.
+function Net:construct(ids)
+  local mask = ops.not_equal(ids, self.pad)
+  if p.hide > 0 and core.training() then
+    local chosen = ops.logical_and(ops.greater(ids, self.mask), ops.less(ms.rand(ids.shape), p.hide))
+    ids = ops.select(chosen, self.mask, ids)
+  end
+  if p.pool == "first" then return Bert.construct(self, ids, nil, mask) end
+  local x = self:encode(ids, nil, mask)
+  local counts = ops.reshape(ops.cast(mask, x.dtype), { ids.shape[1], ids.shape[2], 1 })
+  local mean = ops.reduce_sum(x * counts, 2) / ops.reduce_sum(counts, 2)
+  return self.classifier(self.dropout(ops.tanh(self.pooler(mean))))
+end
 
 return ms.recipe {
   name = "bert_classify",
@@ -94,6 +113,10 @@ return ms.recipe {
       hidden = p.hidden, dropout = p.dropout, head = "classifier", classes = #labels,
     }
     net.pad = tokens and tokens:id_of "[PAD]" or 0
+    net.mask = tokens and tokens:id_of "[MASK]" or 4
+    if tokens and p.hide > 0 and not tokens:id_of "[MASK]" then
+      error(("%s has no token [MASK]; fix: hide=0"):format(p.tokenizer), 0)
+    end
     return net
   end,
   weights = p.weights ~= "" and p.weights or nil,
@@ -118,5 +141,5 @@ return ms.recipe {
   parallel = { parallel_mode = ms.ParallelMode.DATA_PARALLEL, gradients_mean = true },
   eval = { metrics = { "accuracy", "f1" } },
   checkpoint = { save_checkpoint_steps = 200, keep_checkpoint_max = 2 },
-  expect = { accuracy_above = p.accuracy },
+  expect = { accuracy_above = p.accuracy > 0 and p.accuracy or p.weights ~= "" and 0.885 or 0.83 },
 }

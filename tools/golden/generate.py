@@ -507,10 +507,11 @@ class Bert(nn.Module):
 
 
 class BertClassifier(Bert, Classifier):
-    """BERT with its pooler and four classes."""
+    """BERT with its pooler and four classes, of the first token or of the mean."""
 
     def __init__(self, p):
         super().__init__(p)
+        self.pool, self.hide = p["pool"], p["hide"]
         self.pooler, self.classifier = nn.Linear(p["dim"], p["dim"]), nn.Linear(p["dim"], 4)
         self.rules = {}
         for name, parameter in self.named_parameters():
@@ -518,7 +519,12 @@ class BertClassifier(Bert, Classifier):
             self.rules[name] = ("normal", 0.02) if parameter.dim() > 1 else 1 if gain else 0
 
     def forward(self, ids):
-        return self.classifier(self.dropout(torch.tanh(self.pooler(self.encode(ids)[:, 0]))))
+        if self.training and self.hide > 0:
+            ids = torch.where((ids > 4) & (torch.rand(ids.shape) < self.hide), 4, ids)
+        x = self.encode(ids)
+        counts = (ids != 0).to(x.dtype)[:, :, None]
+        x = x[:, 0] if self.pool == "first" else (x * counts).sum(1) / counts.sum(1)
+        return self.classifier(self.dropout(torch.tanh(self.pooler(x))))
 
 
 class Unet(pictures.Unet):
@@ -674,8 +680,8 @@ def translation(steps, n, s, t, **params):
 
 
 def news(steps, n, t, **params):
-    return case(steps, {"shape": [n, t], "classes": params["vocab"]}, {"shape": [n], "classes": 4}, dropout=0, block=t,
-                **params)
+    return case(steps, {"shape": [n, t], "classes": params["vocab"]}, {"shape": [n], "classes": 4}, dropout=0, hide=0,
+                pool="first", block=t, **params)
 
 
 GPT_SMALL = {"layers": 2, "heads": 4, "dim": 32, "block": 16, "batch_size": 3}
