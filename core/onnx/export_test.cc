@@ -184,8 +184,8 @@ bool OfTraining(const OpDef& op) {
                                 "unfold",          "input",       "packed_attention", "random_normal",
                                 "random_uniform",  "unique_rows", "row_sums",         "read_rows",
                                 "update_rows",     "mse_loss",    "norm_grad",        "sparse_softmax_cross_entropy"};
-  return kNames->count(op.name) > 0 || op.name.find("_grad") != std::string::npos ||
-         op.name.find("matmul_bias") == 0 || op.random || op.side_effect;
+  return kNames->count(op.name) > 0 || op.name.find("_grad") != std::string::npos || op.name.find("matmul_bias") == 0 ||
+         op.random || op.side_effect;
 }
 
 // Every other operator with a sample has a form, or is made of operators that have one. Names are defined before use.
