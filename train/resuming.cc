@@ -56,11 +56,14 @@ std::string Resuming::FamilyText() const {
   return Blake2bHex(text).substr(0, 32);
 }
 
-std::string Resuming::CheckpointDirectory() const {
+std::string Resuming::CheckpointsOf(const std::string& folder) const {
   if (!spec_.checkpoint_directory.empty()) return spec_.checkpoint_directory;
-  // A training that saves nothing has no folder, and may resume from the one that it is given.
-  const std::string& folder = directory_->path().empty() ? rank_.flags.out : directory_->path();
   return folder.empty() ? "" : absl::StrCat(folder, "/ckpt");
+}
+
+std::string Resuming::CheckpointDirectory() const {
+  // A training that saves nothing has no folder, and may resume from the one that it is given.
+  return CheckpointsOf(directory_->path().empty() ? rank_.flags.out : directory_->path());
 }
 
 std::string Resuming::SavedPlan() const {
@@ -70,7 +73,7 @@ std::string Resuming::SavedPlan() const {
 Status Resuming::Find() {
   RETURN_IF_ERROR(FindKept());
   if (kept_->found() || moved()) return absl::OkStatus();
-  from_ = rank_.flags.resume;
+  if (from_.empty()) from_ = rank_.flags.resume;
   if (from_.empty()) RETURN_IF_ERROR(FindOwnCheckpoint());
   return from_.empty() ? absl::OkStatus() : WithExitCode(OpenCheckpoint(), kExitStorage);
 }
@@ -83,6 +86,8 @@ Status Resuming::FindKept() {
   if (moved()) {
     ASSIGN_OR_RETURN(const bool as_new, CheckpointIsAsNew());
     if (!as_new) return TakeMoved();
+    directory_->Use(kept_->record().folder);
+    from_ = "last";
     kept_->DropMoved();
   }
   if (!kept_->found()) return absl::OkStatus();
@@ -98,20 +103,18 @@ Status Resuming::FindKept() {
 // Ranks that have left a job which was not over have taken values of their own with them. Where the newest checkpoint
 // is as new, it is the better one.
 StatusOr<bool> Resuming::CheckpointIsAsNew() const {
-  if (kept_->moved()->without_own() == 0) return false;
-  const std::string& folder = kept_->record().folder;
-  const std::string directory = !spec_.checkpoint_directory.empty() ? spec_.checkpoint_directory
-                                : folder.empty()                    ? ""
-                                                                    : absl::StrCat(folder, "/ckpt");
-  const std::string newest = checkpoint::NewestOfRun({directory}, kept_->record().lineage);
-  std::array<int32_t, 1> older = {1};
+  const TurnRecord& record = kept_->record();
+  if (kept_->moved()->without_own() == 0 || record.lineage.empty()) return false;
+  const std::string newest = checkpoint::NewestOfRun({CheckpointsOf(record.folder)}, record.lineage);
+  int32_t older = 1;
   if (!newest.empty()) {
     const auto saved = checkpoint::LoadCheckpoint(newest);
-    older[0] = saved.ok() && (*saved)->manifest().run.step >= kept_->record().state.step ? 0 : 1;
+    older = saved.ok() && (*saved)->manifest().run.step >= record.state.step ? 0 : 1;
   }
-  if (spec_.together != nullptr)
-    RETURN_IF_ERROR(LargestOfRanks(*spec_.together, absl::MakeSpan(older), "whether a checkpoint is as new"));
-  return older[0] == 0;
+  if (spec_.together != nullptr) {
+    ASSIGN_OR_RETURN(older, LargestOfRanks(*spec_.together, older, "whether a checkpoint is as new"));
+  }
+  return older == 0;
 }
 
 Status Resuming::TakeMoved() {
@@ -154,9 +157,7 @@ Status Resuming::FindOwnCheckpoint() {
   ASSIGN_OR_RETURN(remembered_, TextOfFirstRank(spec_.together, read, "the run folder that is remembered"));
   const bool given = !rank_.flags.out.empty();
   const std::string& out = given ? rank_.flags.out : remembered_;
-  const std::string directory = !spec_.checkpoint_directory.empty() ? spec_.checkpoint_directory
-                                : out.empty()                       ? ""
-                                                                    : absl::StrCat(out, "/ckpt");
+  const std::string directory = CheckpointsOf(out);
   if (directory.empty() || !spec_.has_checkpoint) return absl::OkStatus();
   const auto lacks = [](const std::string& folder) {
     const auto there = checkpoint::ListCheckpoints(folder);

@@ -66,6 +66,8 @@ class Resuming {
   std::string FamilyText() const;
   // The file that remembers this training's run folder; empty: there is none.
   std::string FolderFile() const;
+  // Where a training of that run folder saves checkpoints; empty: nowhere.
+  std::string CheckpointsOf(const std::string& folder) const;
   Status FindKept();
   StatusOr<bool> CheckpointIsAsNew() const;
   Status TakeMoved();
