@@ -7,14 +7,11 @@
 #include <sys/socket.h>
 
 #include <atomic>
-#include <filesystem>
 #include <numeric>
 #include <random>
 #include <thread>
 
-#include "absl/strings/str_cat.h"
-#include "collectives/backends/native/native.h"
-#include "collectives/conformance.h"
+#include "collectives/net/testing.h"
 #include "core/base/clock.h"
 
 namespace mslua {
@@ -103,37 +100,6 @@ int FailingCall(Communicator& comm) {
   return kCalls;
 }
 
-// Two ranks on two hosts, with the proxy between them.
-struct World {
-  World() : root(mkdtemp(path)) {
-    for (int r = 0; r < 2; ++r) {
-      listeners[r] = *ListenTcp({"127.0.0.1", 0});
-      const Endpoint endpoint = *LocalEndpoint(listeners[r]);
-      if (r == 0) proxy = std::make_unique<Proxy>(endpoint);
-      peers.push_back({std::string(1, static_cast<char>('a' + r)), r == 0 ? proxy->endpoint : endpoint});
-      std::filesystem::create_directory(absl::StrCat(root, "/", peers[r].host));
-    }
-  }
-  ~World() { std::filesystem::remove_all(root); }
-  StatusOr<std::unique_ptr<Communicator>> Make(int rank) {
-    NativeOptions options;
-    options.rank = rank;
-    options.size = 2;
-    options.peers = peers;
-    options.folder = absl::StrCat(root, "/", peers[rank].host);
-    options.job = "test";
-    options.secret = "the secret of a test";
-    options.log = [](const std::string&) {};
-    options.timeout = absl::Seconds(20);
-    return MakeNativeWorld(options, listeners[rank]);
-  }
-  char path[32] = "/tmp/mslua-test-XXXXXX";
-  std::string root;
-  Fd listeners[2];
-  std::unique_ptr<Proxy> proxy;
-  std::vector<RankAddress> peers;
-};
-
 // Every damaged byte is found by one of the two ranks, and no rank takes a wrong number.
 TEST(NetworkDamage, EachByteIsFound) {
   const char* const asked = getenv("MSLUA_TEST_DAMAGES");
@@ -141,7 +107,9 @@ TEST(NetworkDamage, EachByteIsFound) {
   std::mt19937 random(7);
   int found = 0, met = 0;
   for (int i = 0; i < damages; ++i) {
-    World world;
+    World world("ab");
+    Proxy proxy(world.peers_[0].endpoint);
+    world.peers_[0].endpoint = proxy.endpoint;
     std::unique_ptr<Communicator> comms[2];
     std::thread other([&] { comms[1] = *world.Make(1); });
     comms[0] = *world.Make(0);
@@ -150,7 +118,7 @@ TEST(NetworkDamage, EachByteIsFound) {
     const int from = static_cast<int>(random() % 2);
     const int64_t skip = random() % 1000;
     const auto damage = static_cast<Damage>(random() % 3);
-    world.proxy->Arm(from, skip, damage, static_cast<int>(random() % 8));
+    proxy.Arm(from, skip, damage, static_cast<int>(random() % 8));
     int failing[2];
     std::thread second([&] {
       failing[1] = FailingCall(*comms[1]);
@@ -159,7 +127,7 @@ TEST(NetworkDamage, EachByteIsFound) {
     failing[0] = FailingCall(*comms[0]);
     comms[0].reset();
     second.join();
-    met += world.proxy->done();
+    met += proxy.done();
     const bool one = std::min(failing[0], failing[1]) < kCalls;
     found += one;
     EXPECT_TRUE(one) << "damage " << i << ": byte " << skip << " from end " << from << ", kind "
