@@ -1,4 +1,3 @@
-
 #include <numeric>
 
 #include "absl/strings/str_cat.h"

@@ -45,20 +45,22 @@ class EpiloguePass {
     int sum_output = -1;  // which output is what the activation is of
   };
 
-  // The one instruction that reads `value`, where that is an addition: its place, and its other operand.
-  static absl::optional<std::pair<int32_t, int32_t>> AdditionOf(const ScalarProgram& p, int32_t value) {
-    int32_t found = -1, readers = 0;
+  // The places of the instructions that read `value`; of one that reads it twice, twice.
+  static std::vector<int32_t> ReadersOf(const ScalarProgram& p, int32_t value) {
+    std::vector<int32_t> readers;
     for (size_t i = 0; i < p.code.size(); ++i) {
       const ScalarInstr& instr = p.code[i];
-      for (int k = 0; k < Arity(instr.op); ++k) {
-        if (instr.args[k] != value) continue;
-        ++readers;
-        found = static_cast<int32_t>(i);
-      }
+      readers.insert(readers.end(), std::count(instr.args, instr.args + Arity(instr.op), value),
+                     static_cast<int32_t>(i));
     }
-    if (readers != 1 || p.code[found].op != ScalarOp::kAdd) return absl::nullopt;
-    const ScalarInstr& add = p.code[found];
-    return std::make_pair(found, add.args[0] == value ? add.args[1] : add.args[0]);
+    return readers;
+  }
+  // The one instruction that reads `value`, where that is an addition: its place, and its other operand.
+  static absl::optional<std::pair<int32_t, int32_t>> AdditionOf(const ScalarProgram& p, int32_t value) {
+    const std::vector<int32_t> readers = ReadersOf(p, value);
+    if (readers.size() != 1 || p.code[readers[0]].op != ScalarOp::kAdd) return absl::nullopt;
+    const ScalarInstr& add = p.code[readers[0]];
+    return std::make_pair(readers[0], add.args[0] == value ? add.args[1] : add.args[0]);
   }
 
   // The value that is gelu of `of`, where all instructions but those of `known` compute it.
@@ -138,7 +140,7 @@ class EpiloguePass {
       } else {
         break;
       }
-      if (AdditionsOf(p, add->second) != 1) break;
+      if (ReadersOf(p, add->second).size() != 1) break;
       known[add->second] = known[add->first] = true;
       sum = add->first;
     }
@@ -160,13 +162,6 @@ class EpiloguePass {
     }
     if (p.results.size() == 2 && form.sum_output < 0) return absl::nullopt;
     return p.results.size() == 1 && form.sum_output >= 0 ? absl::nullopt : absl::make_optional(form);
-  }
-  static int AdditionsOf(const ScalarProgram& p, int32_t value) {
-    int readers = 0;
-    for (const ScalarInstr& instr : p.code) {
-      for (int k = 0; k < Arity(instr.op); ++k) readers += instr.args[k] == value;
-    }
-    return readers;
   }
 
   void Emit(int32_t node, const Form& form) {
