@@ -818,7 +818,7 @@ StatusOr<std::unique_ptr<Membership>> Membership::TryJoin(const JoinOptions& opt
     }
     if (!message.ok()) return late(message.status());
     if (message->type == Type::kRefuse && !Field(*message, "done").empty())
-      return WithCause(absl::CancelledError("the job is done, and needs this worker no more"), {-1, kExitOk});
+      return WithCause(absl::CancelledError("the job is done: this worker is not needed"), {-1, kExitOk});
     if (message->type == Type::kRefuse) {
       return absl::FailedPreconditionError(
           absl::StrCat("refuses this worker: ", PrintableMessage(Field(*message, "reason"))));

@@ -121,8 +121,13 @@ TEST(DeviceSteps, OfRandomGraphsAreOrderedAndNoWaitCanBeLeftOut) {
   EXPECT_GT(waits, 1000);
 }
 
-// Updates w -= lr softmax(w) of four tensors, of which the last one's gradient is that of what the third has become.
-StatusOr<DeviceSteps> Updates(bool alone, bool chained, Graph* graph, int64_t* table_bytes) {
+struct Updates {
+  Graph graph;
+  DeviceSteps steps;
+  int64_t table_bytes = 0;
+};
+// w -= lr softmax(w) for four tensors; `chained`: the last one's gradient is that of what the third has become.
+StatusOr<Updates> MakeUpdates(bool alone, bool chained) {
   GraphBuilder g;
   const Value lr = g.Input("lr", kScalar, {DType::kF32, {}});
   Value last;
@@ -135,51 +140,48 @@ StatusOr<DeviceSteps> Updates(bool alone, bool chained, Graph* graph, int64_t* t
     g.Output(absl::StrCat("new ", name), last, name);
   }
   ASSIGN_OR_RETURN(const Graph made, g.Finish());
-  ASSIGN_OR_RETURN(*graph, RunPassesForDevice(made, {}));
-  const DeviceLayout layout = LayOut(*graph, std::vector<int64_t>(graph->nodes.size(), 0), alone ? 256 : 0);
-  *table_bytes = layout.tables < 0 ? 0 : layout.bytes - layout.tables;
-  return StepsOf(*graph, layout, std::vector<bool>(graph->nodes.size(), false));
+  Updates u;
+  ASSIGN_OR_RETURN(u.graph, RunPassesForDevice(made, {}));
+  const size_t nodes = u.graph.nodes.size();
+  const DeviceLayout layout = LayOut(u.graph, std::vector<int64_t>(nodes, 0), alone ? 256 : 0);
+  u.table_bytes = layout.tables < 0 ? 0 : layout.bytes - layout.tables;
+  ASSIGN_OR_RETURN(u.steps, StepsOf(u.graph, layout, std::vector<bool>(nodes, false)));
+  return u;
 }
 
 TEST(DeviceSteps, UpdatesOfARuleAreOneWork) {
-  Graph graph;
-  int64_t table_bytes = 0;
-  const auto steps = Updates(false, false, &graph, &table_bytes);
-  ASSERT_TRUE(steps.ok()) << steps.status();
-  ASSERT_EQ(steps->updates.size(), 1u) << ToString(graph);
-  const DeviceUpdates& updates = steps->updates.begin()->second;
+  const auto made = MakeUpdates(false, false);
+  ASSERT_TRUE(made.ok()) << made.status();
+  ASSERT_EQ(made->steps.updates.size(), 1u) << ToString(made->graph);
+  const DeviceUpdates& updates = made->steps.updates.begin()->second;
   EXPECT_EQ(updates.nodes.size(), 4u);
   EXPECT_EQ(updates.blocks, 5);  // two of the tensor that is larger than a part
-  EXPECT_LE(4 * 5 * 8 + updates.blocks * 8, table_bytes);
+  EXPECT_LE(4 * 5 * 8 + updates.blocks * 8, made->table_bytes);
   int nodes = 0;
-  for (size_t w = 0; w < steps->works.size(); ++w) {
-    nodes += steps->works[w].kind == DeviceWork::kNode;
-    if (steps->works[w].kind != DeviceWork::kUpdates) continue;
-    EXPECT_EQ(steps->works[w].of, updates.nodes.back());
+  for (size_t w = 0; w < made->steps.works.size(); ++w) {
+    nodes += made->steps.works[w].kind == DeviceWork::kNode;
+    if (made->steps.works[w].kind != DeviceWork::kUpdates) continue;
+    EXPECT_EQ(made->steps.works[w].of, updates.nodes.back());
     // It writes the four tensors of the store.
     int written = 0;
-    for (const MemoryRange& r : steps->touched[w].touched) written += r.space > 0 && r.written;
+    for (const MemoryRange& r : made->steps.touched[w].touched) written += r.space > 0 && r.written;
     EXPECT_EQ(written, 4);
   }
   EXPECT_EQ(nodes, 4);
 }
 
 TEST(DeviceSteps, AnUpdateThatNeedsAnotherOneComesAfterIt) {
-  Graph graph;
-  int64_t table_bytes = 0;
-  const auto steps = Updates(false, true, &graph, &table_bytes);
-  ASSERT_TRUE(steps.ok()) << steps.status();
-  ASSERT_EQ(steps->updates.size(), 1u) << ToString(graph);
-  EXPECT_EQ(steps->updates.begin()->second.nodes.size(), 3u);
+  const auto made = MakeUpdates(false, true);
+  ASSERT_TRUE(made.ok()) << made.status();
+  ASSERT_EQ(made->steps.updates.size(), 1u) << ToString(made->graph);
+  EXPECT_EQ(made->steps.updates.begin()->second.nodes.size(), 3u);
 }
 
 TEST(DeviceSteps, UpdatesAreAloneWhereLaunchesAreChecked) {
-  Graph graph;
-  int64_t table_bytes = 0;
-  const auto steps = Updates(true, false, &graph, &table_bytes);
-  ASSERT_TRUE(steps.ok()) << steps.status();
-  EXPECT_TRUE(steps->updates.empty());
-  EXPECT_EQ(table_bytes, 0);
+  const auto made = MakeUpdates(true, false);
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_TRUE(made->steps.updates.empty());
+  EXPECT_EQ(made->table_bytes, 0);
 }
 
 TEST(DeviceSteps, LargeInputsAreCopiedAheadAndSmallOnesAreNot) {

@@ -1024,7 +1024,7 @@ Result cublasLtMatmulPreferenceDestroy(BlasPreference preference) {
 Result cublasLtMatmulPreferenceSetAttribute(BlasPreference preference, int attribute, const void* value, size_t bytes) {
   ENTER(cublasLtMatmulPreferenceSetAttribute);
   if (attribute == kReductionSchemes && bytes == 4) std::memcpy(&preference->schemes, value, bytes);
-  return attribute == kMaxWorkspace ? (bytes == 8 ? kSuccess : 7) : (bytes == 4 ? kSuccess : 7);
+  return bytes == (attribute == kMaxWorkspace ? 8 : 4) ? kSuccess : kBlasInvalid;
 }
 // The epilogues that are emulated, and what the library asks of them.
 static Result CheckEpilogue(const BlasMatmulTag& m, const BlasLayoutTag& a, const BlasLayoutTag& d) {

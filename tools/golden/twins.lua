@@ -66,11 +66,6 @@ local function write()
     epochs = train.epochs, steps = train.steps, max_steps = train.max_steps, clip_norm = train.clip_norm,
     ema = train.ema,
   }
-  settings.expect = {}
-  for name, limit in pairs { eval_loss = recipe.expect.eval_loss_below, eval_top1 = recipe.expect.top1_above } do
-    table.insert(settings.expect, { name, name == "eval_loss" and "below" or "above", limit })
-  end
-  for _, limit in ipairs(recipe.limits) do table.insert(settings.expect, limit) end
   settings.eval = { every_epochs = eval.every_epochs, every_steps = eval.every_steps }
   local model = Model(recipe:make_network(), {
     loss_fn = recipe.loss, steps = recipe.steps and recipe:make_steps(1000),  -- of an epoch: schedules want a number

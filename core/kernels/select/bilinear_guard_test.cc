@@ -26,12 +26,6 @@ constexpr char kCrashes[] = "BILINEAR_GUARD_TEST_CRASHES", kStarts[] = "BILINEAR
 
 constexpr Way kWays[] = {Way::kOneDnn, Way::kOneDnnF32};
 
-TEST(OneDnnWays, ProcessorsWithoutInstructionsForBF16UseF32) {
-  const bool instructions = __builtin_cpu_supports("avx512bf16") && getenv("ONEDNN_MAX_CPU_ISA") == nullptr;
-  EXPECT_EQ(OneDnnWays(DType::kBF16)[0], instructions ? Way::kOneDnn : Way::kOneDnnF32);
-  EXPECT_EQ(OneDnnWays(DType::kF32)[0], Way::kOneDnn);
-}
-
 Bilinear Product(int64_t batch, int64_t m, int64_t k, int64_t n, bool transpose_a = false, bool transpose_b = false) {
   return Bilinear::Of(MatrixProduct{batch, m, n, k, transpose_a, transpose_b}, DType::kBF16, DType::kBF16);
 }
@@ -84,6 +78,12 @@ std::vector<Example> KnownBadExamples() {
       all.push_back({results, ConvolutionOfSizes(BilinearOp::kConvolution, s, last)});
   }
   return all;
+}
+
+TEST(OneDnnWays, ProcessorsWithoutInstructionsForBF16UseF32) {
+  const bool instructions = __builtin_cpu_supports("avx512bf16") && getenv("ONEDNN_MAX_CPU_ISA") == nullptr;
+  EXPECT_EQ(OneDnnWays(DType::kBF16)[0], instructions ? Way::kOneDnn : Way::kOneDnnF32);
+  EXPECT_EQ(OneDnnWays(DType::kF32)[0], Way::kOneDnn);
 }
 
 TEST(BilinearGuard, KnownBadSizesAreInTheTable) {
