@@ -11,7 +11,7 @@
 #include <random>
 #include <thread>
 
-#include "collectives/net/testing.h"
+#include "collectives/backends/native/testing.h"
 #include "core/base/clock.h"
 
 namespace mslua {

@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "absl/strings/str_replace.h"
+#include "collectives/backends/native/testing.h"
 #include "collectives/conformance.h"
-#include "collectives/net/testing.h"
 #include "core/base/clock.h"
 #include "rendezvous/handshake.h"
 
