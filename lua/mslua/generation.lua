@@ -31,9 +31,9 @@ local function choose(logits, u, how, seen)
   scores = scores / how.temperature
   local ids
   if how.top_k > 0 and how.top_k < v then
-    scores, ids = ops.top_k.all(scores, how.top_k)
+    scores, ids = ops.top_k(scores, how.top_k)
   elseif how.top_p < 1 then
-    scores, ids = ops.sort.all(scores, { descending = true })
+    scores, ids = ops.sort(scores, { descending = true })
   end
   local p = ops.softmax(scores)
   local width = p.shape[2]

@@ -115,7 +115,10 @@ local function with_keywords(info, f)
   end
 end
 
--- The function of an operator with several results gives the first; `all` gives every one.
+-- Operators all of whose results are what they are called for. The function of another operator with several results
+-- gives the first, for the rest are there for its gradient; `all` gives every one.
+local called_for_all = { sort = true, top_k = true }
+
 local Several = {
   __call = function(self, ...) return (self.all(...)) end,
   __tostring = function(self) return ("ops.%s: the first of %s; ops.%s.all gives all"):format(self.operator,
@@ -130,7 +133,7 @@ for _, info in ipairs(core.ops()) do
     ops[info.class] = made
   end
   local f = with_keywords(info, core.functions[info.name])
-  ops[info.name] = #info.outputs == 1 and f
+  ops[info.name] = (#info.outputs == 1 or called_for_all[info.name]) and f
     or setmetatable({ all = f, operator = info.name, results = info.outputs }, Several)
 end
 

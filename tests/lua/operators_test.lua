@@ -14,6 +14,10 @@ check.case("sort and top_k give values and places; NaN counts as the largest", f
   local top, where = ops.TopK { k = 2 }(ms.Tensor { { 1, 5, 5 }, { 4, 0, 2 } })
   check.equal(top:totable(), { { 5, 5 }, { 4, 2 } })
   check.equal(where:totable(), { { 1, 2 }, { 0, 2 } })
+  top, where = ops.top_k(ms.Tensor { { 1, 5, 5 }, { 4, 0, 2 } }, 2)
+  check.equal({ top:totable(), where:totable() }, { { { 5, 5 }, { 4, 2 } }, { { 1, 2 }, { 0, 2 } } })
+  values, places = ops.sort(ms.Tensor { 3, 1, 2 }, { descending = true })
+  check.equal({ values:totable(), places:totable() }, { { 3, 2, 1 }, { 0, 2, 1 } })
   check.fails("k is 4, expected 1 to 3", function() ops.top_k(ms.ones { 3 }, 4) end)
 end)
 
