@@ -112,6 +112,42 @@ check.case("activations as cells", function()
   check.equal(nn.PReLU(2, 0.5)(ms.Tensor { { { -2 }, { 2 } } }):totable(), { { { -1 }, { 2 } } })
 end)
 
+check.case("matmul broadcasts leading dimensions and takes vectors, as NumPy's", function()
+  local function numbers(shape)
+    local n = 1
+    for _, size in ipairs(shape) do n = n * size end
+    return ops.reshape(ms.arange(0, n, 1, ms.float32), shape)
+  end
+  local a, b = numbers { 2, 3, 4 }, numbers { 4, 5 }
+  local product = ops.matmul(a, b)
+  check.equal(product.shape, { 2, 3, 5 })
+  for i = 1, 2 do check.equal(product[i]:totable(), ops.matmul(a[i], b):totable()) end
+  check.equal(ops.matmul(a, ops.reshape(b, { 1, 4, 5 })):totable(), product:totable())
+  check.equal(ops.matmul(ops.transpose(a, { 1, 3, 2 }), b, { transpose_a = true }):totable(), product:totable())
+  check.equal(ops.matmul(ops.transpose(a, { 1, 3, 2 }), b, true):totable(), product:totable())
+  local stack = numbers { 3, 1, 4, 5 }
+  local all = ops.matmul(a, stack)
+  check.equal(all.shape, { 3, 2, 3, 5 })
+  for i = 1, 3 do
+    for j = 1, 2 do check.equal(all[i][j]:totable(), ops.matmul(a[j], stack[i][1]):totable()) end
+  end
+  check.equal(ops.matmul(a[1], numbers { 2, 4, 2 }).shape, { 2, 3, 2 })
+  check.equal(ops.matmul(a, numbers { 4 }):totable(), { { 14, 38, 62 }, { 86, 110, 134 } })
+  check.equal(ops.matmul(numbers { 3 }, a).shape, { 2, 4 })
+  check.equal(ops.matmul(numbers { 3 }, numbers { 3 }):item(), 5)
+  check.equal(ops.matmul(ms.ones { 2, 3, 0 }, ms.ones { 0, 5 }):totable(), ms.zeros({ 2, 3, 5 }):totable())
+  check.fails("size of 'b0' differs", function() ops.matmul(a, numbers { 3, 4, 5 }) end)
+  local da, db = unpack(ms.grad(function(x, w) return ops.matmul(x, w):sum() end, { 1, 2 })(a, stack))
+  check.equal({ da.shape, db.shape }, { { 2, 3, 4 }, { 3, 1, 4, 5 } })
+  check.equal(db[1][1][1]:totable(), { 60, 60, 60, 60, 60 })
+end)
+
+check.case("an empty list is the shape of a tensor without dimensions", function()
+  check.equal(ops.reshape(ms.ones { 1 }, {}).shape, {})
+  check.equal(ops.broadcast_to(ms.ones {}, {}).shape, {})
+  check.equal(ops.reduce_sum(ms.ones { 2, 2 }, {}):item(), 4)
+end)
+
 -- The gradient of a gradient's sum of squares, beside differences of that sum, in float64.
 check.case("gradients of gradients", function()
   local labels = ms.Tensor({ 1, 3, 0 }, ms.int32)
