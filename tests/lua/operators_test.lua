@@ -112,4 +112,55 @@ check.case("activations as cells", function()
   check.equal(nn.PReLU(2, 0.5)(ms.Tensor { { { -2 }, { 2 } } }):totable(), { { { -1 }, { 2 } } })
 end)
 
+-- The gradient of a gradient's sum of squares, beside differences of that sum, in float64.
+check.case("gradients of gradients", function()
+  local labels = ms.Tensor({ 1, 3, 0 }, ms.int32)
+  local function wave(shape, phase)
+    local n = 1
+    for _, size in ipairs(shape) do n = n * size end
+    return ops.reshape(ops.sin(ms.arange(0, n, 1, ms.float64) * 0.7 + phase), shape)
+  end
+  local vector = { wave({ 4 }, 1) + 1.5, wave({ 4 }, 2) }
+  local statistics = { ms.zeros({ 4 }, ms.float64), ms.ones({ 4 }, ms.float64) }
+  local shape = { 3, 4 }
+  for name, case in pairs {
+    layer_norm = { shape, function(x) return (ops.layer_norm(x, vector[1], vector[2])) end },
+    layer_norm_of_all = { shape, function(x)
+      return (ops.layer_norm(x, wave(shape, 3), wave(shape, 4), { axis = 1 }))
+    end },
+    rms_norm = { shape, function(x) return (ops.rms_norm(x, vector[1])) end },
+    batch_norm = { shape, function(x) return (ops.batch_norm(x, vector[1], vector[2], unpack(statistics))) end },
+    batch_norm_of_running = { shape, function(x)
+      return (ops.batch_norm(x, vector[1], vector[2], statistics[1], statistics[2], { training = false }) * x)
+    end },
+    cross_entropy = { shape, function(x) return nn.CrossEntropyLoss { reduction = "none" }(x, labels) end },
+    smoothed = { shape, function(x)
+      return nn.CrossEntropyLoss { label_smoothing = 0.2, ignore_index = 3, reduction = "none" }(x, labels)
+    end },
+    max_pool2d = { { 1, 2, 5, 6 }, function(x)
+      local y = ops.max_pool2d(x, { kernel_size = { 3, 2 }, stride = { 2 }, pad_mode = "pad", padding = { 1 } })
+      return y * y * y
+    end },
+    max_pool2d_of_last = { { 1, 5, 6, 2 }, function(x)
+      local y = ops.max_pool2d(x, { kernel_size = { 2 }, stride = { 2 }, pad_mode = "same", data_format = "NHWC" })
+      return y * y * y
+    end },
+    attention = { shape, function(x) return (ops.scaled_dot_product_attention(x, x * 0.7, x * x)) end },
+    causal = { shape, function(x)
+      return (ops.scaled_dot_product_attention(x, x * 0.7, x * x, { causal = true, scale = 0.8 }))
+    end },
+  } do
+    local x = wave(case[1], 5)
+    local weight = wave(case[2](x).shape, 6)
+    local function squares(at)
+      local g = ms.grad(function(y) return (case[2](y) * weight):sum() end)(at)
+      return (g * g):sum()
+    end
+    local step = wave(case[1], 7) * 1e-5
+    local difference = (squares(x + step) - squares(x - step)):item() / 2
+    local slope = (ms.grad(squares)(x) * step):sum():item()
+    check.near({ slope / 1e-5 }, { difference / 1e-5 }, 1e-6 * (1 + math.abs(slope / 1e-5)), name)
+  end
+end)
+
 check.done()
