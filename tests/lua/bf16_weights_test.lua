@@ -21,9 +21,11 @@ end
 local function ids_of(rows) return ms.Tensor(rows, ms.int32) end
 
 local vit = { image_size = 8, patch = 4, layers = 2, heads = 2, dim = 16, hidden = 32, classes = 3 }
+local gpt = { vocab = 19, block = 12, layers = 2, heads = 2, dim = 16, activation = "gelu_new" }
+local llama = { vocab = 19, block = 12, layers = 2, heads = 4, kv_heads = 2, dim = 16, hidden = 24 }
 local nets = {
-  { name = "gpt", net = GPT { vocab = 19, block = 12, layers = 2, heads = 2, dim = 16, activation = "gelu_new" } },
-  { name = "llama", net = Llama { vocab = 19, block = 12, layers = 2, heads = 4, kv_heads = 2, dim = 16, hidden = 24 } },
+  { name = "gpt", net = GPT(gpt) },
+  { name = "llama", net = Llama(llama) },
   { name = "vit", net = Vit(vit), input = ms.randn({ 2, 3, 8, 8 }, "float32", "pictures") },
 }
 
