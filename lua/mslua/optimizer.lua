@@ -293,7 +293,8 @@ function Optimizer:bind_list(parameters)
   end
   for i, group in ipairs(self.groups) do
     groups[i].weight_decay = group.weight_decay
-    if group.pattern and #groups[i].params == 0 then
+    -- A pattern that fits no name is a mistake, but "" is the rest, and there may be none.
+    if group.pattern and group.pattern ~= "" and #groups[i].params == 0 then
       errors.fail_at({ "optimizer" }, "%s: params[%d]: no parameter that is left has '%s' in its name",
         self.class_name, i, group.pattern)
     end

@@ -266,4 +266,33 @@ check.case("TripletMarginLoss", function()
   check.fails_here("expected three tensors", function() nn.TripletMarginLoss()(f64(x_), f64(near)) end)
 end)
 
+check.case("a label that a loss would broadcast, or take in another order, is an error", function()
+  local x, turned = ms.rand { 2, 6, 5 }, ms.zeros({ 6, 2 }, ms.int32)
+  for name, case in pairs {
+    CrossEntropyLoss = { nn.CrossEntropyLoss(), x, turned, { "[2, 6]", "int32[6, 2]" } },
+    NLLLoss = { nn.NLLLoss(), x, turned, { "[2, 6]", "int32[6, 2]" } },
+    FocalLoss = { nn.FocalLoss(), x, turned, { "[2, 6]", "int32[6, 2]" } },
+    SoftmaxCrossEntropyWithLogits = { nn.SoftmaxCrossEntropyWithLogits(), x, ms.rand { 6, 2, 5 },
+      { "[2, 6, 5]", "float32[6, 2, 5]" } },
+    L1Loss = { nn.L1Loss(), ms.rand { 4, 1 }, ms.rand { 4 }, { "[4, 1]", "float32[4]" } },
+    HuberLoss = { nn.HuberLoss(), ms.rand { 4, 1 }, ms.rand { 4 }, { "[4, 1]", "float32[4]" } },
+    SmoothL1Loss = { nn.SmoothL1Loss(), ms.rand { 4, 1 }, ms.rand { 4 }, { "[4, 1]", "float32[4]" } },
+    BCELoss = { nn.BCELoss(), ms.rand { 4, 1 }, ms.rand { 4 }, { "[4, 1]", "float32[4]" } },
+    BCEWithLogitsLoss = { nn.BCEWithLogitsLoss(), ms.rand { 4, 1 }, ms.rand { 4 }, { "[4, 1]", "float32[4]" } },
+    KLDivLoss = { nn.KLDivLoss(), ms.rand { 4, 1 }, ms.rand { 4 }, { "[4, 1]", "float32[4]" } },
+    DiceLoss = { nn.DiceLoss(), ms.rand { 4, 6 }, ms.rand { 6, 4 }, { "[4, 6]", "float32[6, 4]" } },
+  } do
+    local loss, output, label, text = unpack(case)
+    local wanted, got = unpack(text)
+    local message = ("%s: expected a label of shape %s for float32[%s], got %s"):format(name, wanted,
+      table.concat(output.shape, ", "), got)
+    check.fails(message, function() loss(output, label) end)
+    check.fails(message, function() loss:rows(output, label) end)
+  end
+  check.fails("TripletMarginLoss: expected a label of shape [4, 3] for float32[4, 3], got float32[3]",
+    function() nn.TripletMarginLoss()(ms.rand { 4, 3 }, ms.rand { 4, 3 }, ms.rand { 3 }) end)
+  check.fails("CosineEmbeddingLoss: expected a label of shape [4] for float32[4, 3], got int32[4, 1]",
+    function() nn.CosineEmbeddingLoss()(ms.rand { 4, 3 }, ms.rand { 4, 3 }, ms.ones({ 4, 1 }, ms.int32)) end)
+end)
+
 check.done()

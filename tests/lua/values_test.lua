@@ -70,6 +70,8 @@ check.case("a group that can mean nothing", function()
   local function bind(groups, rate) return nn.SGD { params = groups, learning_rate = rate }:bind(net) end
   check.fails_here("params[1]: no parameter that is left has 'wieght' in its name",
     function() bind({ { params = "wieght" }, { params = "bias" } }, 0.1) end)
+  local _, all = bind({ { params = "weight" }, { params = "bias" }, { params = "" } }, 0.1)
+  check.equal(#all.groups[3].params, 0)
   check.fails_here("params[1]: lr, a share of learning_rate, needs one above 0",
     function() bind({ { params = "bias", lr = 0.1 }, { params = "weight" } }, 0) end)
   local _, spec = bind({ { params = "bias", lr = 0.05 }, { params = "weight" } }, nn.cosine_decay_lr(0, 0.1, 8))

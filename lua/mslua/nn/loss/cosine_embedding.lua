@@ -28,6 +28,10 @@ function CosineEmbeddingLoss:each(a, b, label)
   if not label then
     errors.fail("CosineEmbeddingLoss: expected two tensors and a label of 1 or -1 for each row")
   end
+  loss.check_shape("CosineEmbeddingLoss", b, a.shape, a)
+  local rows = a.shape
+  rows[#rows] = nil
+  loss.check_shape("CosineEmbeddingLoss", label, rows, a)
   local cos = cosine(loss.wide(a), loss.wide(b))
   return ops.select(ops.greater(label, 0), 1 - cos, ops.maximum(cos - self.margin, 0))
 end

@@ -32,7 +32,7 @@ local function logs(logits) return ops.log_softmax(loss.wide(logits), -1) end
 
 -- The losses of all labels, [n * ..], and 1 for each that counts.
 function CrossEntropyLoss:each(logits, labels)
-  logits, labels = loss.flat(logits, labels, true)
+  logits, labels = loss.flat("CrossEntropyLoss", logits, labels, true)
   local losses = (ops.sparse_softmax_cross_entropy(logits, labels, {
     ignore_index = self.ignore_index, label_smoothing = self.label_smoothing,
   }))

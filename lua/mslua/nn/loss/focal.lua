@@ -22,7 +22,7 @@ end
 -- The losses of all labels, [n * ..], or of all elements.
 function FocalLoss:each(logits, labels)
   local sparse = #labels.shape < #logits.shape
-  logits, labels = loss.flat(loss.wide(logits), labels, sparse)
+  logits, labels = loss.flat("FocalLoss", loss.wide(logits), labels, sparse)
   local classes, weight = logits.shape[#logits.shape], self.weight
   if weight and (#weight.shape ~= 1 or weight.shape[1] ~= classes) then
     errors.fail("FocalLoss: weight: expected %d numbers, one for each class, got %s", classes, errors.show(weight))

@@ -2,6 +2,8 @@
 --- A loss is a cell of (output of the network, label). `rows` gives one number a row, what evaluation sums.
 local args = require "mslua.args"
 local class = require "mslua.class"
+local core = require "mslua.core"
+local errors = require "mslua.errors"
 local ops = require "mslua.ops"
 local Cell = require "mslua.cell"
 
@@ -59,18 +61,42 @@ function M.over_rows(each, reduction)
   return reduction == "sum" and ops.reduce_sum(each, axes) or ops.reduce_mean(each, axes)
 end
 
+local function type_text(x) return ("%s[%s]"):format(x.dtype, table.concat(x.shape, ", ")) end
+
+--- An error where a label does not have the wanted shape: broadcasting it would compare rows with others' labels.
+---@param name string of the loss
+---@param label Tensor
+---@param shape integer[]
+---@param output Tensor what it is the label of
+function M.check_shape(name, label, shape, output)
+  if not core.kind(label) then return end
+  local given, same = label.shape, #label.shape == #shape
+  for d = 1, #shape do same = same and given[d] == shape[d] end
+  if same then return end
+  errors.fail("%s: expected a label of shape [%s] for %s, got %s", name, table.concat(shape, ", "), type_text(output),
+    type_text(label))
+end
+
 --- Losses of single elements: a subclass defines each(output, label), of the output's shape.
 local Elementwise = Loss:extend "ElementwiseLoss"
 M.Elementwise = Elementwise
 
 -- Of each row the mean over its elements, or their sum, as the reduction says.
-function Elementwise:rows(output, label) return M.over_rows(self:each(output, label), self.reduction) end
+function Elementwise:rows(output, label)
+  M.check_shape(self.class_name, label, output.shape, output)
+  return M.over_rows(self:each(output, label), self.reduction)
+end
 
-function Elementwise:construct(output, label) return self:reduce(self:each(output, label)) end
+function Elementwise:construct(output, label)
+  M.check_shape(self.class_name, label, output.shape, output)
+  return self:reduce(self:each(output, label))
+end
 
 --- Logits [.., classes] and labels, ids [..] or rows of probabilities, as [n, classes] and [n] or [n, classes].
-function M.flat(logits, labels, sparse)
-  local shape = logits.shape
+function M.flat(name, logits, labels, sparse)
+  local shape, wanted = logits.shape, logits.shape
+  if sparse then wanted[#wanted] = nil end
+  M.check_shape(name, labels, wanted, logits)
   if #shape <= 2 then return logits, labels end
   return ops.reshape(logits, { -1, shape[#shape] }), ops.reshape(labels, sparse and { -1 } or { -1, shape[#shape] })
 end

@@ -21,7 +21,7 @@ end
 
 -- The losses of all labels, [n * ..], and the weight of each in the mean.
 function NLLLoss:each(x, ids)
-  x, ids = loss.flat(loss.wide(x), ids, true)
+  x, ids = loss.flat("NLLLoss", loss.wide(x), ids, true)
   local classes, weight = x.shape[#x.shape], self.weight
   if weight and (#weight.shape ~= 1 or weight.shape[1] ~= classes) then
     errors.fail("NLLLoss: weight: expected %d numbers, one for each class, got %s", classes, errors.show(weight))

@@ -19,7 +19,7 @@ end
 
 -- Of each row of logits [.., classes]; labels are ids [..] or rows of probabilities.
 local function cross_entropy(logits, labels, sparse)
-  logits, labels = loss.flat(logits, labels, sparse)
+  logits, labels = loss.flat("SoftmaxCrossEntropyWithLogits", logits, labels, sparse)
   return sparse and ops.sparse_softmax_cross_entropy(logits, labels) or ops.softmax_cross_entropy(logits, labels)
 end
 

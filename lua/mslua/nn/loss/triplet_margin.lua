@@ -27,6 +27,8 @@ end
 
 function TripletMarginLoss:each(x, positive, negative)
   if not negative then errors.fail("TripletMarginLoss: expected three tensors: x, positive and negative") end
+  loss.check_shape("TripletMarginLoss", positive, x.shape, x)
+  loss.check_shape("TripletMarginLoss", negative, x.shape, x)
   x, positive, negative = loss.wide(x), loss.wide(positive), loss.wide(negative)
   local near, far = self:distance(x, positive), self:distance(x, negative)
   if self.swap then far = ops.minimum(far, self:distance(positive, negative)) end
