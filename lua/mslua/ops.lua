@@ -183,8 +183,14 @@ end
 -- As NumPy's matmul: leading dimensions are broadcast; a vector is a row on the left and a column on the right.
 function ops.matmul(x, w, ...)
   if not core.kind(x) or not core.kind(w) then return multiply(x, w, ...) end
-  local row, column = #x.shape == 1, #w.shape == 1
-  if not row and not column or select("#", ...) > 0 then return multiply_broadcast(x, w, ...) end
+  local a, b = x.shape, w.shape
+  local row, column = #a == 1, #b == 1
+  if not row and not column or #a * #b == 0 or select("#", ...) > 0 then return multiply_broadcast(x, w, ...) end
+  local across, down = a[#a], b[math.max(#b - 1, 1)]
+  if across ~= down then
+    errors.fail("MatMul: x is %s[%s] and w is %s[%s]: %d columns against %d rows", x.dtype, table.concat(a, ", "),
+      w.dtype, table.concat(b, ", "), across, down)
+  end
   if row then x = ops.expand_dims(x, 1) end
   if column then w = ops.expand_dims(w, 2) end
   local y = multiply_broadcast(x, w)

@@ -289,6 +289,9 @@ check.case("a label that a loss would broadcast, or take in another order, is an
     check.fails(message, function() loss(output, label) end)
     check.fails(message, function() loss:rows(output, label) end)
   end
+  local pixels, mask = ms.rand { 2, 3, 4, 5 }, ms.zeros({ 2, 1, 3, 4 }, ms.int32)
+  check.equal(nn.CrossEntropyLoss()(pixels, mask):item(),
+    nn.CrossEntropyLoss()(pixels, ms.ops.reshape(mask, { 2, 3, 4 })):item())
   check.fails("TripletMarginLoss: expected a label of shape [4, 3] for float32[4, 3], got float32[3]",
     function() nn.TripletMarginLoss()(ms.rand { 4, 3 }, ms.rand { 4, 3 }, ms.rand { 3 }) end)
   check.fails("CosineEmbeddingLoss: expected a label of shape [4] for float32[4, 3], got int32[4, 1]",

@@ -136,6 +136,8 @@ check.case("matmul broadcasts leading dimensions and takes vectors, as NumPy's",
   check.equal(ops.matmul(numbers { 3 }, a).shape, { 2, 4 })
   check.equal(ops.matmul(numbers { 3 }, numbers { 3 }):item(), 5)
   check.equal(ops.matmul(ms.ones { 2, 3, 0 }, ms.ones { 0, 5 }):totable(), ms.zeros({ 2, 3, 5 }):totable())
+  check.fails("x is float32[2, 3, 4] and w is float32[3]: 4 columns against 3 rows",
+    function() ops.matmul(a, numbers { 3 }) end)
   check.fails("size of 'b0' differs", function() ops.matmul(a, numbers { 3, 4, 5 }) end)
   local da, db = unpack(ms.grad(function(x, w) return ops.matmul(x, w):sum() end, { 1, 2 })(a, stack))
   check.equal({ da.shape, db.shape }, { { 2, 3, 4 }, { 3, 1, 4, 5 } })

@@ -102,7 +102,7 @@ case("a function that ends in a cell's call",
      "size of 'k' differs: dimension 2 of x is 4, dimension 2 of w is 6 (in Dense)",
      [("  network = function() return Net() end,\n", "  network = function() return nn.Dense(6, 3) end,  --@\n")])
 construct("product in the head", "  return ops.matmul(x, self.head.bias)  --@\n",
-          "MatMul: x is f32[8,4] and w is f32[3]")
+          "MatMul: x is float32[8, 4] and w is float32[3]: 4 columns against 3 rows")
 construct("unknown operator", "  return ops.Relu(x)  --@\n", "there is no ms.ops.Relu (did you mean 'ReLU'?)")
 construct("operator of another library", "  return ops.where(x, x, x)  --@\n", "ms.ops.select(condition, x, y)")
 construct("unknown method of a tensor", "  return x:vew(8, 4)  --@\n", "a tensor has no field or method 'vew'")

@@ -92,11 +92,21 @@ function Elementwise:construct(output, label)
   return self:reduce(self:each(output, label))
 end
 
+-- The sizes above 1, and 0, as a text.
+local function above_one(shape)
+  local sizes = {}
+  for _, size in ipairs(shape) do
+    if size ~= 1 then sizes[#sizes + 1] = size end
+  end
+  return table.concat(sizes, ",")
+end
+
 --- Logits [.., classes] and labels, ids [..] or rows of probabilities, as [n, classes] and [n] or [n, classes].
 function M.flat(name, logits, labels, sparse)
   local shape, wanted = logits.shape, logits.shape
   if sparse then wanted[#wanted] = nil end
-  M.check_shape(name, labels, wanted, logits)
+  -- Dimensions of 1, such as the channel of a mask, leave the order of labels as it is.
+  if above_one(labels.shape) ~= above_one(wanted) then M.check_shape(name, labels, wanted, logits) end
   if #shape <= 2 then return logits, labels end
   return ops.reshape(logits, { -1, shape[#shape] }), ops.reshape(labels, sparse and { -1 } or { -1, shape[#shape] })
 end
