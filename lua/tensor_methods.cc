@@ -255,6 +255,28 @@ StatusOr<int> NumDims(lua_State* L, Session& session) {
   return 1;
 }
 
+// What methods of other libraries' tensors are called here.
+const char* HereCalled(absl::string_view name) {
+  constexpr const char* kNames[][2] = {{"asnumpy", "x:totable()"},
+                                       {"numpy", "x:totable()"},
+                                       {"tolist", "x:totable()"},
+                                       {"view", "x:reshape(...)"},
+                                       {"flatten", "x:reshape(-1)"},
+                                       {"permute", "x:transpose(...)"},
+                                       {"t", "x:transpose(2, 1)"},
+                                       {"T", "x:transpose(2, 1)"},
+                                       {"to", "x:astype(dtype)"},
+                                       {"float", "x:astype(ms.float32)"},
+                                       {"std", "ms.ops.std(x, { axis = ... })"},
+                                       {"var", "ms.ops.var(x, { axis = ... })"},
+                                       {"backward", "ms.grad or ms.value_and_grad of a function"},
+                                       {"detach", "ms.ops.stop_gradient(x)"}};
+  for (const auto& [theirs, ours] : kNames) {
+    if (name == theirs) return ours;
+  }
+  return nullptr;
+}
+
 // `methods` lies at that index.
 Status NoSuchField(lua_State* L, int methods, absl::string_view field) {
   std::vector<std::string> known = {"shape", "dtype", "size"};
@@ -263,8 +285,9 @@ Status NoSuchField(lua_State* L, int methods, absl::string_view field) {
   }
   std::sort(known.begin(), known.end());
   const std::string name(field);
-  return absl::InvalidArgumentError(
-      absl::StrCat("a tensor has no field or method '", name, "'", DidYouMean(name, known)));
+  const char* ours = HereCalled(name);
+  return absl::InvalidArgumentError(absl::StrCat("a tensor has no field or method '", name, "'",
+                                                 ours != nullptr ? absl::StrCat(": ", ours) : DidYouMean(name, known)));
 }
 
 }  // namespace

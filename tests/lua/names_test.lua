@@ -69,6 +69,13 @@ end)
 
 check.case("a field that a tensor does not have", function()
   check.fails("a tensor has no field or method 'summ' (did you mean 'sum'?)", function() ms.ones { 2 }:summ() end)
+  check.fails("no field or method 'asnumpy': x:totable()", function() ms.ones { 2 }:asnumpy() end)
+  check.fails("no field or method 'T': x:transpose(2, 1)", function() return ms.ones { 2, 2 }.T end)
+  local x = ms.ones { 2, 3 }
+  check.equal({ x:transpose(2, 1).shape, x:reshape(-1).shape }, { { 3, 2 }, { 6 } })
+  check.fails("there is no ms.nn.ModuleList: ms.nn.CellList", function() return ms.nn.ModuleList end)
+  check.fails("there is no ms.no_grad: gradients are computed where", function() return ms.no_grad end)
+  check.fails("there is no ms.ops.interpolate: ms.nn.Upsample", function() return ms.ops.interpolate end)
 end)
 
 check.case("the keyword test can fail", function()
