@@ -20,7 +20,7 @@ std::string DeviceMapOfPieces(const ScalarProgram& program, absl::Span<const Ten
                               absl::Span<const TensorType> outputs) {
   const auto dense = [&](size_t i) { return inputs[i].shape == outputs[0].shape; };
   // A thread has 16 bytes of the widest operand at a time, or fewer where registers would not hold those of all.
-  constexpr int64_t kMostHeld = 28;
+  constexpr int64_t kMostHeld = 24;
   std::vector<TensorView> in, out;
   int64_t widest = 1, tensors = static_cast<int64_t>(outputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
