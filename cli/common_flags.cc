@@ -23,6 +23,7 @@ DEFINE_double(temperature, 1, "of the softmax; 0 takes the most likely token");
 DEFINE_string(tls, "", "TLS configuration for connections to other hosts (default MSLUA_TLS)");
 DEFINE_int64(top_k, 0, "draw from the K most likely tokens; 0: from all");
 DEFINE_double(top_p, 1, "draw from the fewest tokens of this probability together");
+DEFINE_string(weights_dtype, "f32", "of a folder's matrices: in 16 bits they need half the memory");
 DEFINE_bool(traceback, false, "print the recipe's functions that led to an error, innermost first");
 
 namespace mslua::cli {
@@ -65,6 +66,7 @@ std::vector<FlagDef> SamplingFlags(std::vector<FlagDef> own) {
                                         Number(FLAGS_top_p, "P", 0),
                                         Number(FLAGS_repetition_penalty, "R", 0),
                                         Integer(FLAGS_draws_seed, "S", 0).As("seed"),
+                                        OneOf(FLAGS_weights_dtype, "f32|bf16").As("dtype"),
                                         Preset(),
                                         Json(),
                                         Traceback()};

@@ -37,13 +37,15 @@ StatusOr<AttrValue> ReadFreeAttr(lua_State* L, int index, absl::string_view what
   }
 }
 
-// A plain table of named values (no list part), as the last argument.
-bool IsNamedTable(lua_State* L, int index) {
+// A plain table of named values (no list part), as the last argument. An empty one is the value of `next`, the
+// attribute that stands here, where that is a list and required: the shape of a tensor without dimensions.
+bool IsNamedTable(lua_State* L, int index, const AttrDef* next) {
   if (lua_type(L, index) != LUA_TTABLE || lua_objlen(L, index) > 0) return false;
   lua_pushnil(L);
-  const bool any = lua_next(L, AbsoluteIndex(L, index - (index < 0 ? 1 : 0))) != 0;
+  const bool any = lua_next(L, index) != 0;
   if (any) lua_pop(L, 2);
-  return true;
+  const bool list = next != nullptr && (next->kind == AttrKind::kInts || next->kind == AttrKind::kAxes);
+  return any || !list || !next->required;
 }
 
 bool IsSubscripts(absl::string_view name) { return name == "begin" || name == "end"; }
@@ -151,15 +153,15 @@ Status ReadAttrs(lua_State* L, const OpDef& op, int first, int last, Attrs* attr
   while (last >= first && lua_isnil(L, last)) --last;
   size_t next = 0;
   for (int i = first; i <= last; ++i) {
-    if (i == last && IsNamedTable(L, i)) return ReadNamedAttrs(L, i, op, attrs);
-    if (next >= op.attrs.size()) {
+    const AttrDef* def = next < op.attrs.size() ? &op.attrs[next++] : nullptr;
+    if (i == last && IsNamedTable(L, i, def)) return ReadNamedAttrs(L, i, op, attrs);
+    if (def == nullptr) {
       return OpError(op, absl::StrCat("takes ", UserInputs(op), " tensors and ", op.attrs.size(),
                                       " attributes, and got ", Describe(L, i), " after them"));
     }
-    const AttrDef& def = op.attrs[next++];
     if (lua_isnil(L, i)) continue;
-    ASSIGN_OR_RETURN(AttrValue v, ReadAttr(L, i, op, def));
-    attrs->Set(def.name, std::move(v));
+    ASSIGN_OR_RETURN(AttrValue v, ReadAttr(L, i, op, *def));
+    attrs->Set(def->name, std::move(v));
   }
   return absl::OkStatus();
 }

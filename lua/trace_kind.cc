@@ -56,6 +56,21 @@ StatusOr<int> PopRegion(lua_State*, Session& session) {
   if (session.trace != nullptr) session.trace->PopRegion();
   return 0;
 }
+// core.set_amp(dtype or nil) of the nodes that follow; gives what was before.
+StatusOr<int> SetAmp(lua_State* L, Session& session) {
+  if (session.trace == nullptr) return absl::FailedPreconditionError("set_amp outside a trace");
+  absl::optional<DType> amp;
+  if (!lua_isnoneornil(L, 1)) {
+    ASSIGN_OR_RETURN(amp, ReadDType(L, 1, "set_amp"));
+  }
+  const absl::optional<DType> before = session.trace->amp();
+  session.trace->SetAmp(amp);
+  if (before)
+    PushString(L, LongName(*before));
+  else
+    lua_pushnil(L);
+  return 1;
+}
 StatusOr<int> IsTracing(lua_State* L, Session& session) {
   lua_pushboolean(L, session.trace != nullptr);
   return 1;
@@ -110,6 +125,7 @@ void OpenTraces(lua_State* L) {
                    {"pop_stage", Entry<PopStage>},
                    {"push_region", Entry<PushRegion>},
                    {"pop_region", Entry<PopRegion>},
+                   {"set_amp", Entry<SetAmp>},
                    {"is_tracing", Entry<IsTracing>},
                    {"training", Entry<Training>},
                    {"set_training", Entry<SetTraining>}});

@@ -94,7 +94,7 @@ function Net:losses(ids)
   local instead = ops.select(ops.less(how, 0.8), MASK, ops.select(ops.less(how, 0.9), random, ids))
   local x = self:encode(ops.select(chosen, instead, ids), nil, ops.not_equal(ids, 0))
   -- The places of the smallest draws; special tokens come last.
-  local _, places = ops.top_k.all(ops.select(free, which, 2) * -1, p.most)
+  local _, places = ops.top_k(ops.select(free, which, 2) * -1, p.most)
   local from = ops.reshape(ops.iota { size = n }, { n, 1 }) * t
   local rows = ops.gather(ops.reshape(x, { n * t, self.config.dim }), places + from)
   local counted = ops.not_equal(ops.gather_d(ops.cast(chosen, "int32"), places, 2), 0)

@@ -313,6 +313,71 @@ std::vector<Value> Body(GraphBuilder& g, absl::Span<const Value> in, const Attrs
 TensorType F32(Shape shape) { return {DType::kF32, std::move(shape)}; }
 
 // Two images, then vectors: f32.
+// Operands of a call of the gradients, dy, x, mean, rstd, for formulas over the images.
+struct GradientOperands {
+  explicit GradientOperands(GradContext& c)
+      : g(c.g), attrs(c.attrs), x(g.TypeOf(c.x(1))), statistics(g.TypeOf(c.x(2)).dtype) {
+    dy = Cast(g, c.x(0), statistics);
+    rstd = Over(c.x(3));
+    normal = Mul(g, Sub(g, Cast(g, c.x(1), statistics), Over(c.x(2))), rstd);
+  }
+  Value Over(Value v) { return OverChannels(g, v, attrs, x.rank()); }
+  Value Narrow(Value v) { return Cast(g, v, x.dtype); }
+  // The sum over all but the channels.
+  Value Sum(Value v) {
+    std::vector<int64_t> axes;
+    const int64_t channels = attrs.Str("data_format") == "NHWC" ? x.rank() - 1 : 1;
+    for (int64_t a = 0; a < x.rank(); ++a) {
+      if (a != channels) axes.push_back(a);
+    }
+    return ReduceSum(g, v, axes, false);
+  }
+
+  GraphBuilder& g;
+  const Attrs& attrs;
+  const TensorType x;
+  const DType statistics;
+  Value dy, rstd, normal;
+};
+
+// With n = (x - mean) * rstd, what is differentiated is the sum of u * dy + v * dy * n.
+std::vector<Value> GradStatsGrad(GradContext& c) {
+  GradientOperands of(c);
+  GraphBuilder& g = of.g;
+  const auto gradient = [&](size_t i) { return c.dy[i].valid() ? c.dy[i] : ZerosLike(g, c.outputs[i]); };
+  const Value v = of.Over(gradient(1)), dnormal = Mul(g, v, of.dy);
+  const Value dx = Mul(g, dnormal, of.rstd);
+  return {of.Narrow(Add(g, of.Over(gradient(0)), Mul(g, v, of.normal))), of.Narrow(dx), Mul(g, of.Sum(dx), -1),
+          Div(g, of.Sum(Mul(g, dnormal, of.normal)), c.x(3))};
+}
+
+// With A, B and C the sums of u, u * dy and u * n, what is differentiated is the sum over channels of
+// scale * rstd * (B - (dbias * A + dscale * C) / count).
+std::vector<Value> GradApplyGrad(GradContext& c) {
+  GradientOperands of(c);
+  GraphBuilder& g = of.g;
+  const double count = static_cast<double>(c.attrs.Int("count"));
+  const Value u = Cast(g, c.dy[0], of.statistics);
+  const std::vector<std::pair<std::string, Value>> sums = {{"A", of.Sum(u)},
+                                                           {"B", of.Sum(Mul(g, u, of.dy))},
+                                                           {"C", of.Sum(Mul(g, u, of.normal))},
+                                                           {"r", c.x(3)},
+                                                           {"scale", c.x(4)},
+                                                           {"dbias", c.x(5)},
+                                                           {"dscale", c.x(6)}};
+  const auto formula = [&](absl::string_view text) {
+    return EmitFormula(g, text, sums, {{"inverse", count > 0 ? 1 / count : 0.0}});
+  };
+  const Value by_u = of.Over(formula("scale * r"));
+  return {of.Narrow(Mul(g, u, by_u)),
+          of.Narrow(Mul(g, u, of.Over(formula("-scale * r * r * dscale * inverse")))),
+          formula("scale * r * r * dscale * inverse * A"),
+          formula("scale * (B - (dbias * A + 2 * dscale * C) * inverse)"),
+          formula("r * (B - (dbias * A + dscale * C) * inverse)"),
+          formula("-scale * r * A * inverse"),
+          formula("-scale * r * C * inverse")};
+}
+
 std::vector<TensorType> GradientSample(const Shape& images, int64_t channels, int vectors) {
   std::vector<TensorType> types(2, F32(images));
   types.resize(2 + vectors, F32({channels}));
@@ -330,6 +395,7 @@ OpDef GradStats(bool relu) {
   op.Outputs({"dbias", "dscale"});
   const int vectors = relu ? 4 : 2;
   DeclareChannels(op, 2, vectors, 2);
+  if (!relu) op.Grad(GradStatsGrad);
   op.Reference([relu](const OpCall& call) { return GradStatsReference(call, relu); });
   op.OnDevice([relu](const OpSpec& s) { return GradStatsOnDevice(s, relu); });
   op.Fast(HighwayBatchNormGradStats(relu));
@@ -351,6 +417,7 @@ OpDef GradApply(bool relu) {
   op.Attr("count", AttrKind::kInt, int64_t{0}, "batch_norm_apply's");
   const int vectors = relu ? 6 : 5;
   DeclareChannels(op, 2, vectors, 0);
+  if (!relu) op.Grad(GradApplyGrad);
   op.Reference([relu](const OpCall& call) { return GradApplyReference(call, relu); });
   op.OnDevice([relu](const OpSpec& s) { return GradApplyOnDevice(s, relu); });
   op.Fast(HighwayBatchNormGradApply(relu)).InPlace(0, 0).InPlace(0, 1);

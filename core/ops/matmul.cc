@@ -213,7 +213,8 @@ MSLUA_OPERATOR(matmul) {
   op.Computes(Precision::kNarrow);
   op.Class("MatMul").Doc(
       "Matrix product over the last two dimensions: a [.., i, k] and b [.., k, j] give [.., i, j]; leading dimensions "
-      "equal.");
+      "equal. The function broadcasts them, and takes a vector as a row on the left and a column on the right, as "
+      "NumPy's matmul.");
   op.Input("x").Input("w").NumericTypes();
   op.Attr("transpose_a", AttrKind::kBool, false, "x is [.., k, i]")
       .Attr("transpose_b", AttrKind::kBool, false, "w is [.., j, k]");

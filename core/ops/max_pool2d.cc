@@ -1,3 +1,6 @@
+#include <limits>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "core/kernels/simd/max_pool.h"
 #include "core/onnx/lowering.h"
@@ -71,6 +74,39 @@ StatusOr<DeviceProgram> BackwardOnDevice(const OpSpec& spec) {
 )cuda")));
 }
 
+// dx is linear in dy: dy's gradient has that of dx at the first maximum of each window, which is found in the patches
+// of x, padded with what never wins.
+std::vector<Value> GradGrad(GradContext& c) {
+  GraphBuilder& g = c.g;
+  const auto p = ResolvePooling(c.attrs, g.TypeOf(c.x(0)));
+  if (!p.ok()) {
+    g.Fail(p.status());
+    return std::vector<Value>(2);
+  }
+  const bool last = ChannelsLast(c.attrs);
+  const Window& w = p->window;
+  std::vector<int64_t> low(4), high(4);
+  for (int a = 0; a < 2; ++a) {
+    low[a + (last ? 1 : 2)] = w.before[a];
+    high[a + (last ? 1 : 2)] = w.after[a];
+  }
+  const auto patches = [&](Value v, double outside) {
+    v = g.Op("pad", {v}, {{"low", low}, {"high", high}, {"value", outside}});
+    v = g.Op("unfold", {v},
+             {{"kernel_size", std::vector<int64_t>{w.size[0], w.size[1]}},
+              {"stride", std::vector<int64_t>{w.stride[0], w.stride[1]}},
+              {"data_format", c.attrs.Str("data_format")}});
+    return Reshape(g, v, {p->y.n, p->y.h, p->y.w, p->y.c, w.size[0] * w.size[1]});
+  };
+  const Value places =
+      g.Op("argmax", {patches(c.x(0), -std::numeric_limits<double>::infinity())}, {{"axis", int64_t{4}}});
+  const std::vector<int64_t> results = {p->y.n, p->y.h, p->y.w, p->y.c};
+  const Value taken = g.Op("gather_d", {patches(c.dy[0], 0), Reshape(g, places, {p->y.n, p->y.h, p->y.w, p->y.c, 1})},
+                           {{"axis", int64_t{4}}});
+  const Value d = Reshape(g, taken, results);
+  return {Value(), last ? d : Transpose(g, d, {0, 3, 1, 2})};
+}
+
 void DeclarePool(OpDef& op) {
   op.Required("kernel_size", AttrKind::kInts, "one number or (height, width)");
   DeclareWindow(op, false);
@@ -117,7 +153,7 @@ MSLUA_OPERATOR(max_pool2d) {
     return std::vector<TensorType>{in[0]};
   });
   grad.Rule([](const Attrs& a, absl::Span<const TensorType>) { return PoolRule(a, true, true); });
-  grad.Reference(Backward).OnDevice(BackwardOnDevice).Fast(HighwayMaxPoolGrad());
+  grad.Grad(GradGrad).Reference(Backward).OnDevice(BackwardOnDevice).Fast(HighwayMaxPoolGrad());
   grad.AddSample(
       {{{DType::kF32, {2, 3, 7, 6}}, {DType::kF32, {2, 3, 3, 3}}}, {{"kernel_size", Ints{2}}, {"stride", Ints{2}}}});
   grad.AddSample({{{DType::kF32, {2, 7, 6, 19}}, {DType::kF32, {2, 4, 3, 19}}},

@@ -156,6 +156,46 @@ std::vector<Value> Grad(GradContext& c) {
                    {{"causal", c.attrs.Bool("causal")}, {"scale", c.attrs.Float("scale")}});
 }
 
+// With u, v and w the gradients of dq, dk and dv, P the probabilities, G = dy v^T and D = P * (G - delta), what is
+// differentiated is scale * (sum(u * (D k)) + sum(v * (D^T q))) + sum(w * (P^T dy)).
+std::vector<Value> GradGrad(GradContext& c) {
+  GraphBuilder& g = c.g;
+  const TensorType type = g.TypeOf(c.x(0));
+  const DType wide = StatisticsType(type.dtype);
+  const Shape k_shape = g.TypeOf(c.x(1)).shape;
+  const auto operand = [&](size_t i) { return Cast(g, c.x(i), wide); };
+  const auto gradient = [&](size_t i) { return Cast(g, c.dy[i].valid() ? c.dy[i] : ZerosLike(g, c.outputs[i]), wide); };
+  const Value q = operand(0), k = operand(1), values = operand(2), dy = operand(5);
+  const Value u = gradient(0), v = gradient(1), w = gradient(2);
+  Shape column = g.TypeOf(c.x(3)).shape;
+  column.push_back(1);
+  const Value lse = Reshape(g, c.x(3), column), delta = Reshape(g, c.x(4), column);
+  const auto times = [&](Value a, Value b, bool transpose_a, bool transpose_b) {
+    return g.Op("matmul", {a, b}, {{"transpose_a", transpose_a}, {"transpose_b", transpose_b}});
+  };
+  const double scale =
+      c.attrs.Float("scale") != 0 ? c.attrs.Float("scale") : 1 / std::sqrt(static_cast<double>(type.shape.back()));
+  // Where a query does not see a key the exponent may be any number.
+  const Value below =
+      EmitFormula(g, "min(s * scale - lse, 80)", {{"s", times(q, k, false, true)}, {"lse", lse}}, {{"scale", scale}});
+  Value p = g.Op("exp", {below});
+  if (c.attrs.Bool("causal"))
+    p = g.Op("tril", {p}, {{"diagonal", k_shape[k_shape.size() - 2] - type.shape[type.shape.size() - 2]}});
+  const Value gap = Sub(g, times(dy, values, false, true), delta), d = Mul(g, p, gap);
+  const Value a = Mul(g, Add(g, times(u, k, false, true), times(q, v, false, true)), scale);
+  const Value ap = Mul(g, a, p);
+  const Value s = Add(g, Mul(g, ap, gap), Mul(g, p, times(dy, w, false, true)));
+  const std::vector<int64_t> last = {type.rank() - 1};
+  const auto loss_of_row = [&](Value x) { return Mul(g, ReduceSum(g, x, last, false), -1); };
+  const auto narrow = [&](Value x) { return Cast(g, x, type.dtype); };
+  return {narrow(Mul(g, Add(g, times(s, k, false, false), times(d, v, false, false)), scale)),
+          narrow(Mul(g, Add(g, times(s, q, true, false), times(d, u, true, false)), scale)),
+          narrow(times(ap, dy, true, false)),
+          loss_of_row(s),
+          loss_of_row(ap),
+          narrow(Add(g, times(ap, values, false, false), times(p, w, false, false)))};
+}
+
 double ScoreFlops(const Attrs& attrs, absl::Span<const TensorType> in) {
   const Attention a = Attention::Of(attrs, in[0].shape, in[1].shape, in[2].shape);
   return 2.0 * static_cast<double>(a.heads * a.t * a.s) * (a.causal ? 0.5 : 1.0);
@@ -215,7 +255,7 @@ MSLUA_OPERATOR(scaled_dot_product_attention) {
     const bool fits = in[3].dtype == StatisticsType(in[0].dtype) && in[4].dtype == in[3].dtype;
     return fits ? CheckShapes(a, in) : absl::InvalidArgumentError("lse and delta are f32 (f64 for f64)");
   });
-  grad.Reference(Backward);
+  grad.Grad(GradGrad).Reference(Backward);
   grad.OnDevice([](const OpSpec& s) { return OnDevice(s, true); });
   AddAttentionKernels(grad, true);
   grad.Flops([](const Attrs& a, absl::Span<const TensorType> in, absl::Span<const TensorType>) {

@@ -76,6 +76,33 @@ std::vector<Value> Grad(GradContext& c) {
   return {d, Value()};
 }
 
+// What is differentiated is the sum of u * slope * dloss, where slope = softmax(logits) - target is 0 for a label
+// without a loss; softmax(logits) = exp(logits - lse - low).
+std::vector<Value> GradGrad(GradContext& c) {
+  GraphBuilder& g = c.g;
+  const Value logits = c.x(0), labels = c.x(1), lse = c.x(2), low = c.x(3), dloss = c.x(4);
+  const TensorType x = g.TypeOf(logits), rows = g.TypeOf(lse);
+  const Value slope =
+      g.Op("sparse_softmax_cross_entropy_grad", {logits, labels, lse, low, g.Constant(1, rows.dtype, rows.shape)},
+           {{"ignore_index", c.attrs.Int("ignore_index")}, {"label_smoothing", c.attrs.Float("label_smoothing")}});
+  const Value u = Cast(g, c.dy[0], rows.dtype);
+  const Value ignored =
+      g.Constant(static_cast<double>(c.attrs.Int("ignore_index")), g.TypeOf(labels).dtype, rows.shape);
+  const Value counts = Cast(g, g.Op("not_equal", {labels, ignored}), rows.dtype);
+  Shape column = rows.shape;
+  column.push_back(1);
+  const Value d = EmitFormula(g, "u * exp(x - lse - low) * dloss",
+                              {{"u", u},
+                               {"x", Cast(g, logits, rows.dtype)},
+                               {"lse", Reshape(g, lse, column)},
+                               {"low", Reshape(g, low, column)},
+                               {"dloss", Reshape(g, Mul(g, dloss, counts), column)}});
+  const std::vector<int64_t> classes = {x.rank() - 1};
+  const Value dlse = Mul(g, ReduceSum(g, d, classes, false), -1);
+  return {Cast(g, d, x.dtype), Value(), dlse, dlse,
+          ReduceSum(g, Mul(g, u, Cast(g, slope, rows.dtype)), classes, false)};
+}
+
 }  // namespace
 
 MSLUA_ROWS(sparse_softmax_cross_entropy) {
@@ -142,6 +169,7 @@ MSLUA_OPERATOR(sparse_softmax_cross_entropy) {
       .Input("dloss", TypeClass::kFloat)
       .Outputs({"dlogits"});
   Declare(grad);
+  grad.Grad(GradGrad);
   grad.Rule("*b !c, *b, *b, *b, *b -> *b !c").Fast(HighwaySparseCrossEntropyGrad()).InPlace(0, 0);
   ComputesRows(grad);
   grad.device_fault = LabelFault;

@@ -23,7 +23,8 @@ absl::optional<DType> MixTypes(Trace& trace, const OpDef& op, const std::vector<
     const bool any = cast_all(narrow);
     return any && narrow != DType::kBF16 ? absl::make_optional(DType::kF32) : absl::nullopt;
   }
-  bool some_narrow = false, some_wide = op.precision == Precision::kWide, number = false;
+  bool some_narrow = false, some_f32 = false, some_wide = op.precision == Precision::kWide, number = false;
+  bool computed = false;
   for (size_t i = 0; i < values->size(); ++i) {
     if (InputAt(op, i).type != TypeClass::kT) continue;
     if (numbers[i]) {
@@ -33,10 +34,17 @@ absl::optional<DType> MixTypes(Trace& trace, const OpDef& op, const std::vector<
     // A bias is rounded to what it is added to.
     const Node& n = g.graph().nodes[(*values)[i].node];
     const bool parameter = n.op->name == "input" && n.attrs.Str("kind") == kParameter;
+    computed = computed || !parameter;
     some_narrow = some_narrow || type_of(i) == narrow;
+    some_f32 = some_f32 || type_of(i) == DType::kF32;
     some_wide = some_wide || (type_of(i) == DType::kF32 && !(parameter && Broadcasts(op)));
   }
   if (!some_narrow) return absl::nullopt;
+  if (!computed && !some_wide) {
+    // What is taken from a 16-bit parameter, such as rows of a table, is as if the parameter was f32.
+    if (some_f32 || number) cast_all(DType::kF32);
+    return absl::make_optional(DType::kF32);
+  }
   // Numbers are not rounded to 16 bits: the operator computes in f32, and its result is rounded.
   cast_all(some_wide || number ? DType::kF32 : narrow);
   return number && !some_wide ? absl::make_optional(narrow) : absl::nullopt;

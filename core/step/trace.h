@@ -67,8 +67,8 @@ class Trace {
     if (!scopes_.empty()) scopes_.pop_back();
   }
   size_t scopes() const { return scopes_.size(); }
-  // Matrix products and convolutions of f32 compute in this type.
-  void SetAmp(DType dtype) { amp_ = dtype; }
+  // Matrix products and convolutions of f32 that follow compute in this type; none: in f32.
+  void SetAmp(absl::optional<DType> dtype) { amp_ = dtype; }
   absl::optional<DType> amp() const { return amp_; }
 
   // The pipeline stage of the nodes that follow, and what was before.

@@ -175,7 +175,33 @@ local function scope_name(cell)
   return list and scope_name(list) .. "." .. name or name
 end
 
-local function leave(recomputed, stage, ...)
+-- Calls a cell of 16-bit matrices outside a trace: compiled for arguments of these types.
+local function call_compiled(self, ...)
+  local inputs, key = {}, { tostring(core.training()) }
+  for i = 1, select("#", ...) do
+    local v = select(i, ...)
+    if core.kind(v) ~= "Tensor" then
+      errors.fail("%s: argument %d is %s, expected a Tensor: a network of %s matrices is compiled for its arguments",
+        self.class_name, i, errors.show(v), rawget(self, "_narrow"))
+    end
+    inputs[i] = { name = "x" .. i, dtype = v.dtype, shape = v.shape }
+    key[i + 1] = v.dtype .. errors.show(v.shape)
+  end
+  local graphs = rawget(self, "_graphs") or rawset(self, "_graphs", {})._graphs
+  local name = table.concat(key, " ")
+  graphs[name] = graphs[name] or core.trace(self, inputs)
+  return graphs[name]:run(...)
+end
+
+--- Says that the matrices of this cell and of those below have a 16-bit type: products compute in it, other operators
+--- as in mixed precision.
+---@param dtype dtype
+function Cell:_compute_in(dtype)
+  self:_each_cell(function(cell) rawset(cell, "_narrow", dtype) end)
+end
+
+local function leave(recomputed, stage, narrow, before, ...)
+  if narrow then core.set_amp(before) end
   if recomputed then core.pop_region() end
   if stage then core.pop_stage() end
   core.pop_scope()
@@ -189,12 +215,15 @@ function Cell:__call(...)
       self.class_name, scope_name(self))
   end
   arity.check(self.class_name, getmetatable(self).instead_of_more, self.construct, 1, ...)
+  if rawget(self, "_narrow") and not core.is_tracing() then return call_compiled(self, ...) end
   ensure_names(self)
   core.push_scope(scope_name(self))
   local recomputed, stage = self._recompute, self.pipeline_stage
   if stage then core.push_stage(stage) end
   if recomputed then core.push_region() end
-  return leave(recomputed, stage, self:construct(...))
+  local narrow = rawget(self, "_narrow")
+  local before = narrow and core.set_amp(narrow)
+  return leave(recomputed, stage, narrow, before, self:construct(...))
 end
 
 frames.name_of = scope_name

@@ -150,6 +150,10 @@ function core.push_stage(stage) end
 function core.pop_stage() end
 ---Prints a tensor; a traced value when the graph has run, named by `name` or the scope path.
 function core.print(value, name) end
+---Products of what follows in the trace compute in this 16-bit type; nil: in float32. Gives what was before.
+---@param dtype dtype?
+---@return dtype?
+function core.set_amp(dtype) end
 ---@return boolean
 function core.is_tracing() end
 ---True while build_train traces, or after core.set_training(true): what BatchNorm and Dropout ask.

@@ -15,7 +15,7 @@ local function sizes_beside(own)
   return { sizes[1], sizes[2] }
 end
 
-local dtypes = { f32 = "float32", f16 = "float16", bf16 = "bfloat16" }
+local dtypes = require "mslua.dtype_flag"
 
 -- The columns of a batch of so many rows, without the label.
 local function inputs_of(columns, rows)

@@ -31,9 +31,9 @@ local function choose(logits, u, how, seen)
   scores = scores / how.temperature
   local ids
   if how.top_k > 0 and how.top_k < v then
-    scores, ids = ops.top_k.all(scores, how.top_k)
+    scores, ids = ops.top_k(scores, how.top_k)
   elseif how.top_p < 1 then
-    scores, ids = ops.sort.all(scores, { descending = true })
+    scores, ids = ops.sort(scores, { descending = true })
   end
   local p = ops.softmax(scores)
   local width = p.shape[2]
@@ -56,10 +56,10 @@ end
 local Generator = {}
 Generator.__index = Generator
 
--- Graphs of a network for n rows and caches of `block` tokens.
-local function generator(net, n, block, how)
+-- Graphs of a network for n rows, which have at most `most` tokens: the caches have no place for more.
+local function generator(net, n, most, how)
   return setmetatable({
-    net = net, n = n, how = how, graphs = {}, cache = { block = block, entries = {} },
+    net = net, n = n, how = how, graphs = {}, cache = { block = math.min(most, net.block), entries = {} },
   }, Generator)
 end
 
@@ -215,12 +215,12 @@ function M.continue(net, rows, how, own)
   if #own == 0 then return {} end
   local stops, longest = {}, 0
   for _, id in ipairs(a.stop_ids) do stops[id] = true end
+  for _, row in ipairs(rows) do longest = math.max(longest, #row) end
   local texts, lengths, out, ended, left = {}, {}, {}, {}, #own
   for k, r in ipairs(own) do
     texts[k], out[r], lengths[k] = { unpack(rows[r]) }, { unpack(rows[r]) }, #rows[r]
-    longest = math.max(longest, lengths[k])
   end
-  local run = generator(net, #own, net.block, a)
+  local run = generator(net, #own, longest + a.count, a)
   if a.repetition_penalty ~= 1 then run:remember(texts, longest + a.count) end
   local draws = draws_of(a.count, #rows, own, a.seed)
   for i = 1, a.count do

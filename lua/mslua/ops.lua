@@ -115,7 +115,10 @@ local function with_keywords(info, f)
   end
 end
 
--- The function of an operator with several results gives the first; `all` gives every one.
+-- Operators all of whose results are what they are called for. The function of another operator with several results
+-- gives the first, for the rest are there for its gradient; `all` gives every one.
+local called_for_all = { sort = true, top_k = true }
+
 local Several = {
   __call = function(self, ...) return (self.all(...)) end,
   __tostring = function(self) return ("ops.%s: the first of %s; ops.%s.all gives all"):format(self.operator,
@@ -130,18 +133,64 @@ for _, info in ipairs(core.ops()) do
     ops[info.class] = made
   end
   local f = with_keywords(info, core.functions[info.name])
-  ops[info.name] = #info.outputs == 1 and f
+  ops[info.name] = (#info.outputs == 1 or called_for_all[info.name]) and f
     or setmetatable({ all = f, operator = info.name, results = info.outputs }, Several)
 end
 
--- Matrices of the last two dimensions; a single w multiplies every row of x.
+-- The dimensions before the last two of both, with NumPy's rules of broadcasting; nil: they do not fit, or are equal.
+local function common_leading(a, b)
+  local list, rank, equal = {}, math.max(#a, #b) - 2, #a == #b
+  for d = 1, rank do
+    local i, j = d - rank + #a - 2, d - rank + #b - 2
+    local m, n = i > 0 and a[i] or 1, j > 0 and b[j] or 1
+    if m ~= n and m ~= 1 and n ~= 1 then return nil end
+    equal = equal and m == n
+    list[d] = m == 1 and n or m
+  end
+  return not equal and list or nil
+end
+
+local function joined(list, ...)
+  local all = { unpack(list) }
+  for i = 1, select("#", ...) do all[#all + 1] = (select(i, ...)) end
+  return all
+end
+
 local multiply = ops.matmul
+
+-- Products of the matrices in the last two dimensions, with different leading dimensions.
+local function multiply_broadcast(x, w, ...)
+  local a, b = x.shape, w.shape
+  if #a < 2 or #b < 2 then return multiply(x, w, ...) end
+  local leading = common_leading(a, b)
+  if not leading then return multiply(x, w, ...) end
+  local how = ...
+  if type(how) == "table" then how = how.transpose_a end
+  local matrices = 1
+  for d = 1, #b - 2 do matrices = matrices * b[d] end
+  if matrices ~= 1 or how then
+    return multiply(ops.broadcast_to(x, joined(leading, a[#a - 1], a[#a])),
+      ops.broadcast_to(w, joined(leading, b[#b - 1], b[#b])), ...)
+  end
+  -- A single w multiplies every row of x.
+  local rows = 1
+  for d = 1, #a - 1 do rows = rows * a[d] end
+  if #b > 2 then w = ops.reshape(w, { b[#b - 1], b[#b] }) end
+  local y = multiply(ops.reshape(x, { rows, a[#a] }), w, ...)
+  return (ops.reshape(y, joined(leading, a[#a - 1], y.shape[2])))
+end
+
+-- As NumPy's matmul: leading dimensions are broadcast; a vector is a row on the left and a column on the right.
 function ops.matmul(x, w, ...)
-  if not core.kind(x) or not core.kind(w) or #x.shape < 3 or #w.shape ~= 2 then return multiply(x, w, ...) end
-  local shape = x.shape
-  local y = multiply(ops.reshape(x, { -1, shape[#shape] }), w, ...)
-  shape[#shape] = y.shape[2]
-  return (ops.reshape(y, shape))
+  if not core.kind(x) or not core.kind(w) then return multiply(x, w, ...) end
+  local row, column = #x.shape == 1, #w.shape == 1
+  if not row and not column or select("#", ...) > 0 then return multiply_broadcast(x, w, ...) end
+  if row then x = ops.expand_dims(x, 1) end
+  if column then w = ops.expand_dims(w, 2) end
+  local y = multiply_broadcast(x, w)
+  if column then y = ops.squeeze(y, { -1 }) end
+  if row then y = ops.squeeze(y, { column and -1 or -2 }) end
+  return y
 end
 
 local attend = ops.scaled_dot_product_attention

@@ -35,6 +35,21 @@ local fields = {
 }
 local bind = args.signature("Parameter", fields)
 
+local instead  -- dtype? that matrices have whose initializer says float32
+
+--- What make() gives, which makes parameters: those of two dimensions and more whose initializer says float32 have the
+--- type `dtype`.
+---@param dtype dtype
+---@param make fun(): any
+function M.in_type(dtype, make)
+  local before = instead
+  instead = dtype
+  local ok, made = pcall(make)
+  instead = before
+  if not ok then error(made, 0) end
+  return made
+end
+
 --- A value that training changes: `ms.Parameter(init, "w")`, `ms.Parameter(init, {name = "w", requires_grad = false})`.
 --- `init` is an initializer, a Tensor or a list of numbers; without a name the parameter takes that of the cell's field
 --- it is assigned to.
@@ -45,6 +60,7 @@ function M.Parameter(...)
   spec.default_input = nil
   if class.is(init, Initializer) then
     spec.init, spec.shape, spec.dtype, spec.zero_row = init.init, init.shape, init.dtype, init.zero_row
+    if instead and #init.shape > 1 and spec.dtype == "float32" then spec.dtype = instead end
   else
     spec.init = type(init) == "number" and core.tensor(init) or init
   end

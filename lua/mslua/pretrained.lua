@@ -7,6 +7,7 @@ local files = require "mslua.files"
 local literal = require "mslua.literal"
 local notice = require "mslua.notice"
 local ops = require "mslua.ops"
+local parameter = require "mslua.parameter"
 local LoRA = require "mslua.nn.lora"
 
 local M = {}
@@ -321,15 +322,20 @@ end
 
 local bind_from = args.signature("from_pretrained", {
   { "folder", "string", required = true, doc = "a folder with config.json, and model.safetensors or its shards" },
+  { "dtype", "string", "float32", choices = { "float32", "bfloat16" },
+    doc = "the type of parameters of two dimensions and more, to which the files' are converted; in a 16-bit one "
+      .. "products compute in it, other operators as in mixed precision; vectors are float32" },
 })
 
 --- The network of a folder as Hugging Face has it, with its weights: config.json, and model.safetensors or its shards.
---- Weights of other float types are converted to float32. (folder)
+--- A network in bfloat16 needs half the memory, and generates about twice as fast. (folder, dtype = "float32")
 ---@return Cell
 function M.from_pretrained(...)
-  local dir = bind_from(...).folder
+  local a = bind_from(...)
+  local dir = a.folder
   local family, config, found, fail = open(dir)
-  local net = network_of(family, config, found, fail)
+  local net = parameter.in_type(a.dtype, function() return network_of(family, config, found, fail) end)
+  if a.dtype ~= "float32" then net:_compute_in(a.dtype) end
   fill(net, family, found, fail, false)
   net.pretrained = { folder = dir, config = config }
   return net

@@ -15,7 +15,7 @@ local function best(logits, scores, n, k)
   local v = logits.shape[3]
   local likely = ops.log_softmax(ops.reshape(ops.cast(logits, "float32"), { n * k, v }), -1)
   local sums = ops.reshape(likely + ops.reshape(scores, { n * k, 1 }), { n, k * v })
-  local values, places = ops.top_k.all(sums, math.min(2 * k, k * v))
+  local values, places = ops.top_k(sums, math.min(2 * k, k * v))
   local place = ops.cast(places, "float64")
   local beams = ops.floor((place + 0.5) / v)
   return values, ops.cast(place - beams * v, "int32"), ops.cast(beams, "int32")

@@ -3,6 +3,7 @@ local callbacks = require "mslua.callbacks"
 local class = require "mslua.class"
 local core = require "mslua.core"
 local convert = require "mslua.convert"
+local dtype_flag = require "mslua.dtype_flag"
 local errors = require "mslua.errors"
 local files = require "mslua.files"
 local generation = require "mslua.generation"
@@ -369,10 +370,13 @@ local function generating()
     if flags.ckpt_given then
       params.usage_error("--ckpt is for a recipe, %s is a folder with its weights", flags.file)
     end
-    local net = pretrained.from_pretrained(flags.file)
+    local net = pretrained.from_pretrained(flags.file, dtype_flag[flags.dtype])
     local eos = net.pretrained.config.eos_token_id
     local tokens = not flags.ids and text_source.has_tokenizer(flags.file) and text_source.of_folder(flags.file) or nil
     return net, tokens, type(eos) == "table" and eos or { eos }
+  end
+  if flags.dtype_given then
+    params.usage_error("--dtype is for a folder as Hugging Face has it: %s says the types of its matrices", flags.file)
   end
   local recipe = M.load()
   local net = recipe:make_network()

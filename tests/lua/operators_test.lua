@@ -14,6 +14,10 @@ check.case("sort and top_k give values and places; NaN counts as the largest", f
   local top, where = ops.TopK { k = 2 }(ms.Tensor { { 1, 5, 5 }, { 4, 0, 2 } })
   check.equal(top:totable(), { { 5, 5 }, { 4, 2 } })
   check.equal(where:totable(), { { 1, 2 }, { 0, 2 } })
+  top, where = ops.top_k(ms.Tensor { { 1, 5, 5 }, { 4, 0, 2 } }, 2)
+  check.equal({ top:totable(), where:totable() }, { { { 5, 5 }, { 4, 2 } }, { { 1, 2 }, { 0, 2 } } })
+  values, places = ops.sort(ms.Tensor { 3, 1, 2 }, { descending = true })
+  check.equal({ values:totable(), places:totable() }, { { 3, 2, 1 }, { 0, 2, 1 } })
   check.fails("k is 4, expected 1 to 3", function() ops.top_k(ms.ones { 3 }, 4) end)
 end)
 
@@ -106,6 +110,93 @@ check.case("activations as cells", function()
   check.near(nn.Softplus()(x):totable()[1][3], math.log(2), 1e-6)
   check.equal(nn.PReLU()(x):totable(), { { -1, -0.25, 0, 1, 4 } })
   check.equal(nn.PReLU(2, 0.5)(ms.Tensor { { { -2 }, { 2 } } }):totable(), { { { -1 }, { 2 } } })
+end)
+
+check.case("matmul broadcasts leading dimensions and takes vectors, as NumPy's", function()
+  local function numbers(shape)
+    local n = 1
+    for _, size in ipairs(shape) do n = n * size end
+    return ops.reshape(ms.arange(0, n, 1, ms.float32), shape)
+  end
+  local a, b = numbers { 2, 3, 4 }, numbers { 4, 5 }
+  local product = ops.matmul(a, b)
+  check.equal(product.shape, { 2, 3, 5 })
+  for i = 1, 2 do check.equal(product[i]:totable(), ops.matmul(a[i], b):totable()) end
+  check.equal(ops.matmul(a, ops.reshape(b, { 1, 4, 5 })):totable(), product:totable())
+  check.equal(ops.matmul(ops.transpose(a, { 1, 3, 2 }), b, { transpose_a = true }):totable(), product:totable())
+  check.equal(ops.matmul(ops.transpose(a, { 1, 3, 2 }), b, true):totable(), product:totable())
+  local stack = numbers { 3, 1, 4, 5 }
+  local all = ops.matmul(a, stack)
+  check.equal(all.shape, { 3, 2, 3, 5 })
+  for i = 1, 3 do
+    for j = 1, 2 do check.equal(all[i][j]:totable(), ops.matmul(a[j], stack[i][1]):totable()) end
+  end
+  check.equal(ops.matmul(a[1], numbers { 2, 4, 2 }).shape, { 2, 3, 2 })
+  check.equal(ops.matmul(a, numbers { 4 }):totable(), { { 14, 38, 62 }, { 86, 110, 134 } })
+  check.equal(ops.matmul(numbers { 3 }, a).shape, { 2, 4 })
+  check.equal(ops.matmul(numbers { 3 }, numbers { 3 }):item(), 5)
+  check.equal(ops.matmul(ms.ones { 2, 3, 0 }, ms.ones { 0, 5 }):totable(), ms.zeros({ 2, 3, 5 }):totable())
+  check.fails("size of 'b0' differs", function() ops.matmul(a, numbers { 3, 4, 5 }) end)
+  local da, db = unpack(ms.grad(function(x, w) return ops.matmul(x, w):sum() end, { 1, 2 })(a, stack))
+  check.equal({ da.shape, db.shape }, { { 2, 3, 4 }, { 3, 1, 4, 5 } })
+  check.equal(db[1][1][1]:totable(), { 60, 60, 60, 60, 60 })
+end)
+
+check.case("an empty list is the shape of a tensor without dimensions", function()
+  check.equal(ops.reshape(ms.ones { 1 }, {}).shape, {})
+  check.equal(ops.broadcast_to(ms.ones {}, {}).shape, {})
+  check.equal(ops.reduce_sum(ms.ones { 2, 2 }, {}):item(), 4)
+end)
+
+-- The gradient of a gradient's sum of squares, beside differences of that sum, in float64.
+check.case("gradients of gradients", function()
+  local labels = ms.Tensor({ 1, 3, 0 }, ms.int32)
+  local function wave(shape, phase)
+    local n = 1
+    for _, size in ipairs(shape) do n = n * size end
+    return ops.reshape(ops.sin(ms.arange(0, n, 1, ms.float64) * 0.7 + phase), shape)
+  end
+  local vector = { wave({ 4 }, 1) + 1.5, wave({ 4 }, 2) }
+  local statistics = { ms.zeros({ 4 }, ms.float64), ms.ones({ 4 }, ms.float64) }
+  local shape = { 3, 4 }
+  for name, case in pairs {
+    layer_norm = { shape, function(x) return (ops.layer_norm(x, vector[1], vector[2])) end },
+    layer_norm_of_all = { shape, function(x)
+      return (ops.layer_norm(x, wave(shape, 3), wave(shape, 4), { axis = 1 }))
+    end },
+    rms_norm = { shape, function(x) return (ops.rms_norm(x, vector[1])) end },
+    batch_norm = { shape, function(x) return (ops.batch_norm(x, vector[1], vector[2], unpack(statistics))) end },
+    batch_norm_of_running = { shape, function(x)
+      return (ops.batch_norm(x, vector[1], vector[2], statistics[1], statistics[2], { training = false }) * x)
+    end },
+    cross_entropy = { shape, function(x) return nn.CrossEntropyLoss { reduction = "none" }(x, labels) end },
+    smoothed = { shape, function(x)
+      return nn.CrossEntropyLoss { label_smoothing = 0.2, ignore_index = 3, reduction = "none" }(x, labels)
+    end },
+    max_pool2d = { { 1, 2, 5, 6 }, function(x)
+      local y = ops.max_pool2d(x, { kernel_size = { 3, 2 }, stride = { 2 }, pad_mode = "pad", padding = { 1 } })
+      return y * y * y
+    end },
+    max_pool2d_of_last = { { 1, 5, 6, 2 }, function(x)
+      local y = ops.max_pool2d(x, { kernel_size = { 2 }, stride = { 2 }, pad_mode = "same", data_format = "NHWC" })
+      return y * y * y
+    end },
+    attention = { shape, function(x) return (ops.scaled_dot_product_attention(x, x * 0.7, x * x)) end },
+    causal = { shape, function(x)
+      return (ops.scaled_dot_product_attention(x, x * 0.7, x * x, { causal = true, scale = 0.8 }))
+    end },
+  } do
+    local x = wave(case[1], 5)
+    local weight = wave(case[2](x).shape, 6)
+    local function squares(at)
+      local g = ms.grad(function(y) return (case[2](y) * weight):sum() end)(at)
+      return (g * g):sum()
+    end
+    local step = wave(case[1], 7) * 1e-5
+    local difference = (squares(x + step) - squares(x - step)):item() / 2
+    local slope = (ms.grad(squares)(x) * step):sum():item()
+    check.near({ slope / 1e-5 }, { difference / 1e-5 }, 1e-6 * (1 + math.abs(slope / 1e-5)), name)
+  end
 end)
 
 check.done()

@@ -13,6 +13,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 RECIPE = os.path.join(HERE, "lenet.lua")
 PATIENCE = 120  # seconds without a new line of a job until it counts as hanging
 GRACE = 10  # seconds in which what is left of a job that has ended ends by itself
+DRAWS = 20  # of one trial, until its fault meets the job
 TAIL = 40  # lines of the output of a trial that does not hold
 PARTS = ("loss lines", "last checkpoint", "best checkpoint", "steps of metrics.jsonl")  # of what results() gives
 
@@ -128,6 +129,12 @@ class Job:
     def codes(self):
         """Of each process that was started: its exit code, or None while it runs."""
         return {what: p.poll() for what, p in self.main.items()}
+
+    def failed(self):
+        """Whether a process ended otherwise than with 0: those that were killed when the job was done do not count."""
+        codes = self.codes()
+        done = codes.get("scheduler") == 0 or self.forgotten()
+        return any(code for code in codes.values() if not (done and code == -signal.SIGKILL))
 
     def written(self):
         """How much the job has printed and recorded: it grows while the job trains, however slowly."""

@@ -107,7 +107,11 @@ local function add_operator(lines, info)
     types[i] = ("%s: %s"):format(code(input.name), TYPES[input.type] or input.type)
   end
   if #types > 0 then add(lines, "Inputs: %s.\n", table.concat(types, "; ")) end
-  if #info.outputs > 1 then add(lines, "Outputs: %s.\n", table.concat(info.outputs, ", ")) end
+  if #info.outputs > 1 then
+    local first = type(ms.ops[info.name]) == "table" and (" The function gives %s, `ops.%s.all` gives all."):format(
+      code(info.outputs[1]), info.name) or ""
+    add(lines, "Outputs: %s.%s\n", table.concat(info.outputs, ", "), first)
+  end
   add_keys(lines, "attribute", attribute_keys(info.attrs))
 end
 

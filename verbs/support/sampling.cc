@@ -19,6 +19,8 @@ SessionOptions SamplingOptionsOf(const cli::CommandLine& command) {
   for (const auto& [flag, name] :
        {std::pair{"temperature", "temperature"}, {"top-p", "top_p"}, {"repetition-penalty", "repetition_penalty"}})
     options.flags.emplace_back(name, command.Float(flag));
+  options.flags.emplace_back("dtype", command.String("dtype"));
+  options.flags.emplace_back("dtype_given", command.Given("dtype"));
   options.flags.emplace_back("draws_seed", static_cast<double>(command.Int("seed")));
   return options;
 }

@@ -183,6 +183,78 @@ FastKernel Highway(Part part, bool centred) {
       }};
 }
 
+// Operands of a call of the gradients, dy, x[, mean], rstd, for formulas over [rows.., d..].
+struct Rows {
+  Rows(GradContext& c, bool centred)
+      : g(c.g), x(g.TypeOf(c.x(1))), statistics(StatisticsType(x.dtype)), n(SizesOf(c.attrs, x.shape, centred)) {
+    for (int64_t d = 0; d < x.rank(); ++d) (d < c.attrs.Int("axis") ? leading : trailing).push_back(d);
+    column = LeadShape(c.attrs, x.shape);
+    column.resize(x.shape.size(), 1);
+    dy = Wide(c.x(0));
+    rstd = Reshape(g, c.x(centred ? 3 : 2), column);
+    h = Wide(c.x(1));
+    if (centred) h = Sub(g, h, Reshape(g, c.x(2), column));
+    normal = Mul(g, h, rstd);
+  }
+
+  Value Wide(Value v) { return Cast(g, v, statistics); }
+  Value Narrow(Value v) { return Cast(g, BroadcastTo(g, v, x.shape), x.dtype); }
+  Value MeanOfRow(Value v) { return Mul(g, ReduceSum(g, v, trailing, true), 1 / static_cast<double>(n.size)); }
+  Value SumOfRow(Value v) { return ReduceSum(g, BroadcastTo(g, v, x.shape), trailing, false); }
+  Value SumOfRows(Value v) {
+    v = BroadcastTo(g, v, x.shape);
+    return leading.empty() ? v : ReduceSum(g, v, leading, false);
+  }
+
+  GraphBuilder& g;
+  const TensorType x;
+  const DType statistics;
+  const RowNorm n;
+  std::vector<int64_t> leading, trailing;
+  Shape column;  // of a statistic
+  Value dy, rstd, h, normal;
+};
+
+// The gradients of x[, mean] and rstd, from that of the normalised x and what else rstd does.
+std::vector<Value> ThroughNormal(Rows& of, Value dnormal, Value through_rstd) {
+  GraphBuilder& g = of.g;
+  const Value dh = Mul(g, dnormal, of.rstd), by_h = Mul(g, dnormal, of.h);
+  std::vector<Value> d = {of.Narrow(dh)};
+  if (of.n.centred) d.push_back(of.SumOfRow(Mul(g, dh, -1)));
+  d.push_back(of.SumOfRow(through_rstd.valid() ? Add(g, through_rstd, by_h) : by_h));
+  return d;
+}
+
+// With u the gradient of dx, a = dy * scale and n = (x - mean) * rstd, and M the mean of a row, what is differentiated
+// is the sum of u * rstd * (a - M(a) - n * M(a * n)), without M(a) where rows are not centred.
+std::vector<Value> GradInputGrad(GradContext& c, bool centred) {
+  Rows of(c, centred);
+  GraphBuilder& g = of.g;
+  const Value scale = c.x(centred ? 4 : 3), u = of.Wide(c.dy[0]), a = Mul(g, of.dy, scale);
+  const Value su = of.MeanOfRow(Mul(g, u, of.normal)), sa = of.MeanOfRow(Mul(g, a, of.normal));
+  Value v = Sub(g, u, Mul(g, of.normal, su));
+  if (centred) v = Sub(g, v, of.MeanOfRow(u));
+  const Value da = Mul(g, v, of.rstd);
+  const Value dnormal =
+      EmitFormula(g, "-r * (u * sa + a * su)", {{"r", of.rstd}, {"u", u}, {"sa", sa}, {"a", a}, {"su", su}});
+  std::vector<Value> d = {of.Narrow(Mul(g, da, scale))};
+  for (const Value& each : ThroughNormal(of, dnormal, Mul(g, a, v))) d.push_back(each);
+  d.push_back(of.SumOfRows(Mul(g, da, of.dy)));
+  return d;
+}
+
+// What is differentiated is the sum of dscale * dy * n[ + dbias * dy] over rows.
+std::vector<Value> GradParamsGrad(GradContext& c, bool centred) {
+  Rows of(c, centred);
+  GraphBuilder& g = of.g;
+  const Value v = c.dy[0].valid() ? c.dy[0] : ZerosLike(g, c.outputs[0]);
+  Value ddy = Mul(g, v, of.normal);
+  if (centred && c.dy[1].valid()) ddy = Add(g, ddy, c.dy[1]);
+  std::vector<Value> d = {of.Narrow(ddy)};
+  for (const Value& each : ThroughNormal(of, Mul(g, v, of.dy), Value())) d.push_back(each);
+  return d;
+}
+
 }  // namespace
 
 DType StatisticsType(DType x) { return x == DType::kF64 ? DType::kF64 : DType::kF32; }
@@ -265,6 +337,7 @@ void DeclareRowNormGradInput(OpDef& op, bool centred) {
     return StrCat(b, d, ",", b, d, ",", centred ? b + "," : "", b, ",", d, " ->", b, d);
   });
   CheckStatistics(op, 2);
+  op.Grad([centred](GradContext& c) { return GradInputGrad(c, centred); });
   ComputesRows(op);
   op.Fast(Highway(Part::kGradInput, centred));
 }
@@ -283,6 +356,7 @@ void DeclareRowNormGradParams(OpDef& op, bool centred) {
   InferBy(op, [centred](const Attrs& a, absl::Span<const TensorType> in) {
     return std::vector<TensorType>(centred ? 2 : 1, {StatisticsType(in[0].dtype), RowShape(a, in[0].shape)});
   });
+  op.Grad([centred](GradContext& c) { return GradParamsGrad(c, centred); });
   op.Reference([centred](const OpCall& c) { return GradParamsReference(c, centred); });
   op.OnDevice([centred](const OpSpec& s) { return GradParamsOnDevice(s, centred); });
   op.Fast(Highway(Part::kGradParams, centred));

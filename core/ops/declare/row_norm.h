@@ -16,7 +16,8 @@ namespace mslua {
 
 DType StatisticsType(DType x);
 
-// Declares operands, results, rule, check, reference and Highway kernels of the three operators.
+// Declares operands, results, rule, check, reference and Highway kernels of the three operators, and the gradients of
+// the second and third.
 void DeclareRowNorm(OpDef& op, bool centred);
 void DeclareRowNormGradInput(OpDef& op, bool centred);
 void DeclareRowNormGradParams(OpDef& op, bool centred);

@@ -510,7 +510,8 @@ local bind_iterator = args.signature("create_tuple_iterator", {
   { "num_epochs", "integer", 1, min = 1, doc = "how often to go through the dataset" },
 })
 
---- `for image, label in ds:create_tuple_iterator() do`: tensors of each batch, `num_epochs` times over.
+--- `for image, label in ds:create_tuple_iterator() do`: tensors of each batch, `num_epochs` times over. Each iterator
+--- begins with the first epoch, so two of them give the same order and the same random transforms.
 function Dataset:create_tuple_iterator(...)
   check_self(self, "create_tuple_iterator()")
   return self:open():iterator(bind_iterator(...).num_epochs)

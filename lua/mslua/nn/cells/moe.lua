@@ -64,7 +64,7 @@ function MoE:construct(x)
   local capacity = n
   if core.training() then capacity = math.min(n, math.max(1, math.ceil(self.capacity_factor * k * n / e))) end
   local likely = ops.softmax(ops.cast(self.router(flat), x.dtype == "float64" and x.dtype or "float32"))  -- [n, e]
-  local weights, chosen = ops.top_k.all(likely, k)
+  local weights, chosen = ops.top_k(likely, k)
   weights = weights / ops.reduce_sum(weights, 2, true)
   local first = ops.transpose(chosen, { 2, 1 })  -- [k, n]
   local places = places_of(first, e, capacity)
