@@ -330,7 +330,7 @@ ROWS = {
     "generate --top-p": (GENERATE, ["--top-p", "0.01"], differs),
     "generate --repetition-penalty": (GENERATE, ["--repetition-penalty", "1000"], differs),
     "generate --seed": (GENERATE, ["--seed", "7"], differs),
-    "generate --dtype": (GENERATE, ["--dtype", "bf16"], says("--dtype is for a folder", 2)),
+    "generate --dtype": (["generate", "talk", "--ids", "1,2,3", "--max-new", "100"], ["--dtype", "bf16"], differs),
     "generate --stop": (UNPROMPTED + ["--ids", "3"], ["--stop", "x"], says("--stop is a text", 2)),
     "generate --texts": (GENERATE, ["--texts", "3"], lambda b, w: w.code == 0 and len(w.out) > 2 * len(b.out)),
     "generate -n": (GENERATE + ["--texts", "3"], ["-n", "2"], lambda b, w: b.code == w.code == 0 and w.out == b.out
@@ -350,7 +350,8 @@ ROWS = {
     "chat --top-p": (CHAT, ["--top-p", "0.01"], differs),
     "chat --repetition-penalty": (CHAT, ["--repetition-penalty", "1000"], differs),
     "chat --seed": (CHAT, ["--seed", "7"], differs),
-    "chat --dtype": (CHAT, ["--dtype", "bf16"], differs),
+    "chat --dtype": (["chat", "letters.lua", "--preset", "smoke", "data_path=words"], ["--dtype", "bf16"],
+                     says("--dtype is for a folder", 2)),
     "chat --preset": (["chat", "letters.lua", "data_path=words"], ["--preset", "nosuch"], says("unknown preset", 2)),
     "chat --json": (CHAT, ["--json"], is_json),
     "chat --traceback": (["chat", "letters.lua", "--preset", "smoke", "data_path=words", "dim=0"], ["--traceback"],
