@@ -110,7 +110,7 @@ MSLUA_OPERATOR(fused_rows) {
   ComputesRows(op);
   op.Reference(Reference);
   op.device_fault = Fault;
-  op.elementwise = true;  // results over operands of their type are right (core/op/device_rows.h)
+  op.elementwise = true;  // results over operands of their type are right (core/op/device_rows.cc)
 
   const auto sample = [&op](std::vector<TensorType> inputs, const char* program, const char* reads, Shape shape,
                             std::vector<int64_t> axes, const char* dtypes, std::vector<int64_t> of_rows,
