@@ -179,11 +179,13 @@ TEST(ExportTest, WhatOnnxCannotSayIsNamedWithItsLine) {
 // Operators that inference does not contain: training, randomness, losses, ranks, what passes for a device make.
 bool OfTraining(const OpDef& op) {
   static const auto* const kNames =
-      new std::set<std::string>{"apply_optimizer", "batch_norm",  "batch_norm_stats", "dropout",
-                                "fused",           "scatter_d",   "scatter_add",      "fold",
-                                "unfold",          "input",       "packed_attention", "random_normal",
-                                "random_uniform",  "unique_rows", "row_sums",         "read_rows",
-                                "update_rows",     "mse_loss",    "norm_grad",        "sparse_softmax_cross_entropy"};
+      new std::set<std::string>{"apply_optimizer", "batch_norm",     "batch_norm_stats",
+                                "dropout",         "fused",          "fused_rows",
+                                "scatter_d",       "scatter_add",    "fold",
+                                "unfold",          "input",          "packed_attention",
+                                "random_normal",   "random_uniform", "unique_rows",
+                                "row_sums",        "read_rows",      "update_rows",
+                                "mse_loss",        "norm_grad",      "sparse_softmax_cross_entropy"};
   return kNames->count(op.name) > 0 || op.name.find("_grad") != std::string::npos || op.name.find("matmul_bias") == 0 ||
          op.random || op.side_effect;
 }

@@ -33,6 +33,9 @@ MSLUA_OPERATOR(layer_norm) {
   return {op, input, params};
 }
 
+MSLUA_ROWS(layer_norm) { return RowNormForm(spec, true); }
+MSLUA_ROWS(layer_norm_grad_input) { return RowNormGradInputForm(spec, true); }
+
 MSLUA_ONNX(layer_norm) {
   const DType wide = c.TypeIn(1).dtype, type = c.TypeIn().dtype;
   const std::string y =

@@ -20,6 +20,8 @@ MSLUA_OPERATOR(reduce_max) {
   return {op};
 }
 
+MSLUA_ROWS(reduce_max) { return ReductionForm(spec, "row_max"); }
+
 MSLUA_ONNX(reduce_max) { onnx::LowerReduction(c, "ReduceMax"); }
 
 }  // namespace mslua

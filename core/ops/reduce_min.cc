@@ -14,6 +14,8 @@ MSLUA_OPERATOR(reduce_min) {
   return {op};
 }
 
+MSLUA_ROWS(reduce_min) { return ReductionForm(spec, "row_min"); }
+
 MSLUA_ONNX(reduce_min) { onnx::LowerReduction(c, "ReduceMin"); }
 
 }  // namespace mslua

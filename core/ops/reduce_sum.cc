@@ -12,6 +12,8 @@ MSLUA_OPERATOR(reduce_sum) {
   return {op};
 }
 
+MSLUA_ROWS(reduce_sum) { return ReductionForm(spec, "row_sum"); }
+
 MSLUA_ONNX(reduce_sum) { onnx::LowerReduction(c, "ReduceSum"); }
 
 }  // namespace mslua

@@ -32,6 +32,9 @@ MSLUA_OPERATOR(rms_norm) {
   return {op, input, params};
 }
 
+MSLUA_ROWS(rms_norm) { return RowNormForm(spec, false); }
+MSLUA_ROWS(rms_norm_grad_input) { return RowNormGradInputForm(spec, false); }
+
 MSLUA_ONNX(rms_norm) {
   const DType wide = c.TypeIn(1).dtype, type = c.TypeIn().dtype;
   const std::string x = type == wide ? c.In(0) : c.Cast(c.In(0), wide);

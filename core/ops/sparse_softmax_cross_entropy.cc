@@ -1,9 +1,6 @@
-#include <algorithm>
-#include <cmath>
-
-#include "core/kernels/dispatch.h"
+#include "absl/strings/str_cat.h"
 #include "core/kernels/simd/softmax.h"
-#include "core/op/device_text.h"
+#include "core/op/elementwise.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -12,123 +9,29 @@ namespace {
 // Losses are f32, whatever the logits' 16 bits; f64 for f64.
 DType LossType(const TensorType& logits) { return logits.dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
-struct Records {
-  int64_t records, classes, ignore;
-  double each, of_label;  // what each class gets of a smoothed label, and the label's own class
-  explicit Records(const OpCall& call)
-      : records(call.inputs[1].type.elements()),
-        classes(call.inputs[0].type.shape.back()),
-        ignore(call.attrs.Int("ignore_index")),
-        each(call.attrs.Float("label_smoothing") / static_cast<double>(classes)),
-        of_label(1 - each * static_cast<double>(classes - 1)) {}
-};
-
-int64_t Label(const OpCall& call, int64_t i) {
-  return static_cast<int64_t>(LoadAsDouble(call.inputs[1].type.dtype, call.inputs[1].data, i));
+// Names of columns are right, or say that a record has no loss.
+Status CheckedRows(const OpCall& call, RowFormFn form_of) {
+  const TensorView &logits = call.inputs[0], &labels = call.inputs[1];
+  RETURN_IF_ERROR(CheckLabels(labels.type.dtype, labels.data, labels.type.elements(), logits.type.shape.back(),
+                              call.attrs.Int("ignore_index")));
+  std::vector<TensorType> inputs, outputs;
+  for (const TensorView& v : call.inputs) inputs.push_back(v.type);
+  for (const TensorView& v : call.outputs) outputs.push_back(v.type);
+  ASSIGN_OR_RETURN(const RowForm form, form_of({call.attrs, inputs, outputs}));
+  return EvaluateRows(form, call.inputs, call.outputs);
 }
 
-Status Forward(const OpCall& call) {
-  const Records n(call);
-  RETURN_IF_ERROR(CheckLabels(call.inputs[1].type.dtype, call.inputs[1].data, n.records, n.classes, n.ignore));
-  DispatchFloat(call.inputs[0].type.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    using C = ComputeType<T>;
-    for (int64_t i = 0; i < n.records; ++i) {
-      const T* x = call.inputs[0].as<T>() + i * n.classes;
-      C max = -INFINITY, sum = 0;
-      for (int64_t j = 0; j < n.classes; ++j) max = std::max(max, static_cast<C>(x[j]));
-      for (int64_t j = 0; j < n.classes; ++j) sum += std::exp(static_cast<C>(x[j]) - max);
-      const TwoParts<C> lse = ExactSum(max, std::log(sum));
-      const int64_t label = Label(call, i);
-      C loss = label == n.ignore ? C{0} : lse.high - static_cast<C>(x[label]) + lse.low;
-      if (label != n.ignore && n.each > 0) {
-        // What the loss of the other classes is more: differences of logits, which lose no digits to a common offset.
-        C below = 0;
-        for (int64_t j = 0; j < n.classes; ++j) below += static_cast<C>(x[label]) - static_cast<C>(x[j]);
-        loss += below * static_cast<C>(n.each);
-      }
-      call.outputs[0].as<C>()[i] = loss;
-      call.outputs[1].as<C>()[i] = lse.high;
-      call.outputs[2].as<C>()[i] = lse.low;
-    }
-  });
-  return absl::OkStatus();
-}
-
-Status Backward(const OpCall& call) {
-  const Records n(call);
-  RETURN_IF_ERROR(CheckLabels(call.inputs[1].type.dtype, call.inputs[1].data, n.records, n.classes, n.ignore));
-  DispatchFloat(call.inputs[0].type.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    using C = ComputeType<T>;
-    for (int64_t i = 0; i < n.records; ++i) {
-      const int64_t label = Label(call, i);
-      const C lse = call.inputs[2].as<C>()[i], low = call.inputs[3].as<C>()[i],
-              dloss = label == n.ignore ? C{0} : call.inputs[4].as<C>()[i];
-      for (int64_t j = 0; j < n.classes; ++j) {
-        const C p = std::exp(static_cast<C>(call.inputs[0].as<T>()[i * n.classes + j]) - lse - low);
-        call.outputs[0].as<T>()[i * n.classes + j] =
-            static_cast<T>((p - static_cast<C>(j == label ? n.of_label : n.each)) * dloss);
-      }
-    }
-  });
-  return absl::OkStatus();
-}
-
-DeviceStep CheckOnDevice(const OpSpec& spec) {
-  return CheckRange(1, spec.inputs[1].elements(), 0, spec.inputs[0].shape.back(), spec.attrs.Int("ignore_index"));
-}
-
-// Their type C is the loss's.
-std::string Constants(const OpSpec& spec) {
-  const int64_t classes = spec.inputs[0].shape.back();
-  const double each = spec.attrs.Float("label_smoothing") / static_cast<double>(classes);
-  return absl::StrCat(Constant("classes", classes), Constant("ignore", spec.attrs.Int("ignore_index")),
-                      "  const C each = (C)", NumberText(each), ", of_label = (C)",
-                      NumberText(1 - each * static_cast<double>(classes - 1)), ";\n");
-}
-
-DeviceProgram ForwardOnDevice(const OpSpec& spec) {
-  const int64_t classes = spec.inputs[0].shape.back();
-  DeviceProgram program;
-  program.steps.push_back(CheckOnDevice(spec));
-  program.steps.push_back(
-      EachRow(spec.inputs[1].elements(), classes,
-              absl::StrCat("  typedef ", DeviceType(spec.outputs[0].dtype), " C;\n", Constants(spec), R"cuda(
-  const auto* x = x0 + row * classes;
-  C max = -(C)INFINITY, sum = 0;
-  for (i64 k = team.lane; k < classes; k += team.lanes) max = Max<C>(max, Get(x[k]));
-  max = team.Max(max);
-  for (i64 k = team.lane; k < classes; k += team.lanes) sum += Exp((C)Get(x[k]) - max);
-  sum = Log(team.Sum(sum));
-  const i64 label = Get(x1[row]);
-  const bool counts = label != ignore && label >= 0 && label < classes;
-  C below = 0;
-  if (counts && each > 0) {
-    for (i64 k = team.lane; k < classes; k += team.lanes) below += (C)Get(x[label]) - (C)Get(x[k]);
-  }
-  below = team.Sum(below);
-  if (team.lane == 0) {
-    const C high = max + sum, from_sum = high - max, low = (max - (high - from_sum)) + (sum - from_sum);
-    y0[row] = counts ? high - (C)Get(x[label]) + low + below * each : (C)0;
-    y1[row] = high;
-    y2[row] = low;
-  }
-)cuda")));
-  return program;
-}
-
-DeviceProgram BackwardOnDevice(const OpSpec& spec) {
-  DeviceProgram program;
-  program.steps.push_back(CheckOnDevice(spec));
-  program.steps.push_back(
-      EachElement(spec.outputs[0].elements(),
-                  absl::StrCat("  typedef ", DeviceType(spec.inputs[4].dtype), " C;\n", Constants(spec), R"cuda(
-  const i64 row = i / classes, label = Get(x1[row]);
-  const C p = Exp((C)Get(x0[i]) - x2[row] - x3[row]), dloss = label == ignore ? (C)0 : x4[row];
-  Set(y0[i], (p - (label == (i64)(i % classes) ? of_label : each)) * dloss);
-)cuda")));
-  return program;
+// `each`: what each class gets of a smoothed label; `of_label`: the label's own class.
+RowFormula RowsOf(const OpSpec& spec) {
+  RowFormula f;
+  f.shape = spec.inputs[0].shape;
+  f.axes = {spec.inputs[0].rank() - 1};
+  const auto classes = static_cast<double>(f.shape.back());
+  const double each = spec.attrs.Float("label_smoothing") / classes;
+  f.constants = {{"each", each}, {"of_label", 1 - each * (classes - 1)}};
+  f.statements = {"labelled = is_column(labels)",
+                  absl::StrCat("counts = differs(labels, ", spec.attrs.Int("ignore_index"), ")")};
+  return f;
 }
 
 // The attributes of the loss and of its gradient.
@@ -202,6 +105,34 @@ std::vector<Value> GradGrad(GradContext& c) {
 
 }  // namespace
 
+MSLUA_ROWS(sparse_softmax_cross_entropy) {
+  RowFormula f = RowsOf(spec);
+  f.operands = {{"logits"}, {"labels", true}};
+  // `high` and `low` are the two parts of m + log(s).
+  f.statements.insert(f.statements.end(),
+                      {"m = row_max(logits)", "e = exp(logits - m)", "s = row_sum(e)", "t = log(s)", "high = m + t",
+                       "from_t = high - m", "low = (m - (high - from_t)) + (t - from_t)",
+                       "named = select(labelled, logits, 0)", "own = row_sum(named)", "loss = high - own + low"});
+  if (spec.attrs.Float("label_smoothing") > 0) {
+    // What the loss of the other classes is more: differences of logits, which lose no digits to a common offset.
+    f.statements.insert(f.statements.end(), {"d = own - logits", "below = row_sum(d)", "smoothed = loss + below * each",
+                                             "y = select(counts, smoothed, 0)"});
+  } else {
+    f.statements.push_back("y = select(counts, loss, 0)");
+  }
+  f.results = {{"y", true}, {"high", true}, {"low", true}};
+  return FormOf(f, spec);
+}
+
+MSLUA_ROWS(sparse_softmax_cross_entropy_grad) {
+  RowFormula f = RowsOf(spec);
+  f.operands = {{"logits"}, {"labels", true}, {"lse", true}, {"low", true}, {"dloss", true}};
+  f.statements.insert(f.statements.end(), {"p = exp(logits - lse - low)", "share = select(labelled, of_label, each)",
+                                           "y = (p - share) * select(counts, dloss, 0)"});
+  f.results = {{"y"}};
+  return FormOf(f, spec);
+}
+
 MSLUA_OPERATOR(sparse_softmax_cross_entropy) {
   OpDef op("sparse_softmax_cross_entropy");
   op.Class("SparseSoftmaxCrossEntropyWithLogits");
@@ -214,8 +145,10 @@ MSLUA_OPERATOR(sparse_softmax_cross_entropy) {
   op.Input("logits").Input("labels", TypeClass::kIndex).Outputs({"loss", "lse", "lse_low"});
   Declare(op);
   op.Check([](const Attrs& a, absl::Span<const TensorType>) { return CheckSmoothing(a); });
-  op.Rule("*b !c, *b -> *b, *b, *b").Grad(Grad).Reference(Forward).Fast(HighwaySparseCrossEntropy());
-  op.OnDevice(ForwardOnDevice, LabelFault);
+  op.Rule("*b !c, *b -> *b, *b, *b").Grad(Grad).Fast(HighwaySparseCrossEntropy());
+  ComputesRows(op);
+  op.device_fault = LabelFault;
+  op.Reference([](const OpCall& c) { return CheckedRows(c, RowForm_sparse_softmax_cross_entropy); });
   op.Infer([](const Attrs&, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
     Shape b = in[0].shape;
     if (b.empty() || b.back() < 1) return absl::InvalidArgumentError("logits need a dimension of classes");
@@ -237,8 +170,10 @@ MSLUA_OPERATOR(sparse_softmax_cross_entropy) {
       .Outputs({"dlogits"});
   Declare(grad);
   grad.Grad(GradGrad);
-  grad.Rule("*b !c, *b, *b, *b, *b -> *b !c").Reference(Backward).Fast(HighwaySparseCrossEntropyGrad()).InPlace(0, 0);
-  grad.OnDevice(BackwardOnDevice, LabelFault);
+  grad.Rule("*b !c, *b, *b, *b, *b -> *b !c").Fast(HighwaySparseCrossEntropyGrad()).InPlace(0, 0);
+  ComputesRows(grad);
+  grad.device_fault = LabelFault;
+  grad.Reference([](const OpCall& c) { return CheckedRows(c, RowForm_sparse_softmax_cross_entropy_grad); });
   grad.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
     RETURN_IF_ERROR(CheckSmoothing(a));
     const DType loss = LossType(in[0]);

@@ -32,7 +32,9 @@ Graph FuseElementwise(const Graph& graph);
 Graph FuseForDevice(const Graph& graph);
 // Products take in a bias and what else a device's library computes with them (core/passes/epilogues.cc). After fusion.
 Graph FuseEpilogues(const Graph& graph);
-// As RunPasses (core/passes/run_passes.h), with these two.
+// Elementwise chains join row operators: softmax, norms, losses, sums (core/passes/fuse_rows.cc). After those.
+Graph FuseRows(const Graph& graph);
+// As RunPasses (core/passes/run_passes.h), with these three.
 StatusOr<Graph> RunPassesForDevice(const Graph& graph, const PassOptions& options);
 
 // Cheap elementwise results of the forward pass that the backward pass reads are computed again there, from what is

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <random>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "core/graph/evaluate.h"
 #include "core/op/marks.h"
 #include "core/passes/decisions.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace mslua {
@@ -222,6 +224,174 @@ TEST(Epilogues, ProductsTakeInWhatTheLibraryHas) {
   }
   EXPECT_EQ(fused(bf16, "gelu", 12), Counts(0, 0));  // the library's rows have whole groups of 8
   EXPECT_EQ(fused(DType::kF64, "", 16), Counts(0, 0));
+}
+
+// Chains before and after row operators, through reshapes: one node where no path leaves it and comes back.
+TEST(FuseRows, ChainsJoinRowOperators) {
+  const DType f64 = DType::kF64;
+  const auto made = [&](const std::function<void(GraphBuilder&)>& build) {
+    GraphBuilder g("rows");
+    build(g);
+    const Graph before = FuseForDevice(EliminateDeadNodes(*g.Finish())), after = FuseRows(before);
+    ExpectEqual(before, after, 3);
+    return after;
+  };
+  const auto count = [](const Graph& g) { return std::make_pair(Count(g, "fused"), Count(g, "fused_rows")); };
+  using Counts = std::pair<int, int>;
+  const auto norm = [&](GraphBuilder& g, Value x) {
+    const int64_t n = g.TypeOf(x).shape.back();
+    return g.OpMulti("layer_norm",
+                     {x, g.Input("scale", kParameter, {f64, {n}}), g.Input("bias", kParameter, {f64, {n}})}, {});
+  };
+  // A residual, which is a second result, and what follows a reshape.
+  Graph graph = made([&](GraphBuilder& g) {
+    const Value x = g.Input("x", kData, {f64, {2, 3, 8}}), b = g.Input("b", kParameter, {f64, {3, 8}});
+    const Value sum = Add(g, x, b);
+    const auto y = norm(g, sum);
+    const Value flat = Reshape(g, y[0], {6, 8});
+    g.Output("sum", sum);
+    g.Output("mean", y[1]);
+    g.Output("rstd", y[2]);
+    g.Output("y", Mul(g, flat, g.Input("c", kParameter, {f64, {8}})));
+  });
+  EXPECT_EQ(count(graph), Counts(0, 1)) << ToString(graph);
+  EXPECT_EQ(Count(graph, "layer_norm"), 0);
+  // Along an axis before others; a chain of another shape, whose borders lie crosswise, stays.
+  graph = made([&](GraphBuilder& g) {
+    const Value x = g.Input("x", kData, {f64, {2, 5, 3}});
+    const Value y = g.Op("softmax", {Mul(g, x, 0.5)}, {{"axis", int64_t{1}}});
+    g.Output("y", g.Op("tanh", {Reshape(g, y, {6, 5})}));
+    g.Output("z", g.Op("exp", {Reshape(g, y, {2, 15})}));
+  });
+  EXPECT_EQ(count(graph), Counts(1, 1)) << ToString(graph);
+  // A loss of scaled logits, and its gradient.
+  graph = made([&](GraphBuilder& g) {
+    const Value x = g.Input("x", kData, {f64, {4, 6}}), labels = g.Input("labels", kData, {DType::kI32, {4}});
+    const Value loss = g.OpMulti("sparse_softmax_cross_entropy", {Mul(g, x, 3.0), labels}, {})[0];
+    const auto d = Gradients(g, ReduceSum(g, loss, {0}, false), {x});
+    g.Output("loss", loss);
+    g.Output("d", (*d)[0]);
+  });
+  EXPECT_EQ(count(graph), Counts(0, 2)) << ToString(graph);
+  EXPECT_EQ(Count(graph, "sparse_softmax_cross_entropy_grad"), 0);
+  // What waits for another kernel that reads the rows cannot be in them.
+  graph = made([&](GraphBuilder& g) {
+    const Value y = norm(g, g.Input("x", kData, {f64, {8, 8}}))[0];
+    g.Output("y", Add(g, y, g.Op("matmul", {g.Op("tanh", {y}), y})));
+  });
+  EXPECT_EQ(count(graph), Counts(1, 1)) << ToString(graph);
+  // Squares, kept or not, and their sum; an update of the store stays what it is.
+  graph = made([&](GraphBuilder& g) {
+    const TensorType t = {f64, {8, 6}};
+    const Value w = g.Input("w", kParameter, t), x = g.Input("x", kData, t), z = g.Input("z", kData, t);
+    g.Output("norm", ReduceSum(g, Mul(g, x, x), {0, 1}, false));
+    g.Output("rows", ReduceSum(g, Mul(g, z, 2.0), {1}, true));
+    const Value next = Sub(g, w, Mul(g, w, w));
+    g.Output("w", next, "w");
+    g.Output("sum", ReduceSum(g, next, {0, 1}, false));
+  });
+  EXPECT_EQ(Count(graph, "fused_rows"), 2) << ToString(graph);
+  EXPECT_EQ(graph.nodes[graph.outputs[2].value.node].op->name, "fused");
+  // A statistic of rows is no value of their elements.
+  graph = made([&](GraphBuilder& g) {
+    const auto y = norm(g, g.Input("x", kData, {f64, {8, 8}}));
+    g.Output("y", Add(g, y[0], Reshape(g, y[1], {8, 1})));
+  });
+  EXPECT_EQ(count(graph), Counts(1, 0)) << ToString(graph);
+}
+
+TEST(FuseRows, WrongProgramsAreErrors) {
+  const auto error = [](const std::string& program, const std::string& reads, Ints shape, Ints axes, Ints of_rows) {
+    GraphBuilder g("rows");
+    const Value x = g.Input("x", kData, {DType::kF32, {2, 3}}),
+                labels = g.Input("labels", kData, {DType::kI32, {2, 1}});
+    g.Output("y", g.Op("fused_rows", {x, labels},
+                       {{"program", program},
+                        {"reads", reads},
+                        {"shape", std::move(shape)},
+                        {"axes", std::move(axes)},
+                        {"dtypes", std::string("f32")},
+                        {"of_rows", std::move(of_rows)}}));
+    return std::string(g.status().message());
+  };
+  const Ints shape = {2, 3};
+  EXPECT_EQ(error("2: i0; i1 -> 1", "x0 sum0", shape, {1}, {0}), "");
+  EXPECT_EQ(error("2: i0; i1; mul(0,1) -> 2", "x0 is_column1", shape, {1}, {}), "");
+  const auto has = [](const char* text) { return ::testing::HasSubstr(text); };
+  EXPECT_THAT(error("2: i0; i1 -> 1", "x0 sum1", shape, {1}, {0}), has("reads what is not known yet"));
+  EXPECT_THAT(error("2: i0; i1 -> 1", "x0 sum7", shape, {1}, {0}), has("reads what is not known yet"));
+  EXPECT_THAT(error("1: i0 -> 0", "x2", shape, {1}, {}), has("reads what is not known yet"));
+  EXPECT_THAT(error("1: i0 -> 0", "is_column0", shape, {1}, {}), has("an integer a row"));
+  EXPECT_THAT(error("1: i0 -> 0", "x0 x1", shape, {1}, {}), has("another number of inputs"));
+  EXPECT_THAT(error("1: i0 -> 0", "y0", shape, {1}, {}), has("'y0' is no input"));
+  EXPECT_THAT(error("1: i0 -> 0", "x0", shape, {1}, {0}), has("differs in a row"));
+  EXPECT_THAT(error("1: i0 -> 0", "x0", shape, {1}, {1}), has("of_rows names a result"));
+  EXPECT_THAT(error("1: i0 -> 0", "x0", shape, {2}, {}), has("axes are outside"));
+  EXPECT_THAT(error("1: i0 -> 0", "x0", shape, {1, 0}, {}), has("axes have to increase"));
+  EXPECT_THAT(error("1: i0 -> 0", "x0", {2, 4}, {1}, {}), has("operand 0 does not broadcast"));
+  EXPECT_THAT(error("1: i0 -> 0", "x0", {-2, 3}, {1}, {}), has("shape is none of a tensor"));
+  EXPECT_THAT(error("1: i0 -> 0", "x0", {1000000000, 1000000000}, {1}, {}), has("shape is none of a tensor"));
+}
+
+// Random graphs of chains, reshapes, norms, softmax and sums, with gradients.
+TEST(FuseRows, RandomGraphsComputeTheSame) {
+  int rows = 0;
+  for (int seed = 0; seed < 150; ++seed) {
+    std::mt19937 random(seed);
+    GraphBuilder g("random");
+    const DType f64 = DType::kF64;
+    const Shape shapes[] = {{2, 3, 4}, {6, 4}, {2, 12}, {24}};
+    const Value x = g.Input("x", kData, {f64, shapes[0]}), z = g.Input("z", kData, {f64, shapes[0]});
+    std::vector<Value> values = {x, z};
+    int parameters = 0;
+    for (int n = 0; n < 10; ++n) {
+      const Value a = values[random() % values.size()];
+      const Shape& shape = shapes[random() % 4];
+      const Value v = Reshape(g, a, shape), w = Reshape(g, values[random() % values.size()], shape);
+      const TensorType row = {f64, {shape.back()}};
+      const int64_t axis = static_cast<int64_t>(random() % shape.size());
+      const auto parameter = [&] { return g.Input(absl::StrCat("p", parameters++), kParameter, row); };
+      switch (random() % 8) {
+        case 0:
+          values.push_back(Add(g, v, w));
+          break;
+        case 1:
+          values.push_back(Mul(g, v, parameter()));
+          break;
+        case 2:
+          values.push_back(g.Op("tanh", {v}));
+          break;
+        case 3:
+          values.push_back(g.Op(random() % 2 ? "softmax" : "log_softmax", {v}, {{"axis", axis}}));
+          break;
+        case 4:
+          values.push_back(g.OpMulti("layer_norm", {v, parameter(), parameter()}, {})[0]);
+          break;
+        case 5:
+          values.push_back(g.OpMulti("rms_norm", {v, parameter()}, {})[0]);
+          break;
+        case 6:
+          values.push_back(Sub(g, w, BroadcastTo(g, ReduceSum(g, v, {axis}, true), shape)));
+          break;
+        default:
+          values.push_back(Mul(g, v, w));
+      }
+      if (random() % 4 == 0) g.Output(absl::StrCat("v", n), values.back());
+    }
+    const Value last = Reshape(g, values.back(), {24});
+    const Value loss = ReduceSum(g, Mul(g, last, last), {0}, false);
+    const auto d = Gradients(g, loss, {x, z});
+    ASSERT_TRUE(d.ok()) << d.status();
+    g.Output("loss", loss);
+    for (Value v : *d) {
+      if (v.valid()) g.Output("d", v);
+    }
+    const Graph before = FuseForDevice(EliminateDeadNodes(*g.Finish())), after = FuseRows(before);
+    ExpectEqual(before, after, seed);
+    if (HasFatalFailure()) return;
+    rows += Count(after, "fused_rows");
+  }
+  EXPECT_GT(rows, 300);
 }
 
 TEST(Fuse, EqualInstructionsAreComputedOnce) {

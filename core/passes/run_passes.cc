@@ -39,8 +39,10 @@ constexpr Pass kPasses[] = {
     {"dead", Plain<EliminateDeadNodes>},    {"recompute", Recompute},
 };
 constexpr Pass kFusion[] = {{"fuse", Plain<FuseElementwise>}, {"buckets", Plain<BucketCollectives>}};
-constexpr Pass kFusionForDevice[] = {
-    {"fuse", Plain<FuseForDevice>}, {"epilogues", Plain<FuseEpilogues>}, {"buckets", Plain<BucketCollectives>}};
+constexpr Pass kFusionForDevice[] = {{"fuse", Plain<FuseForDevice>},
+                                     {"epilogues", Plain<FuseEpilogues>},
+                                     {"fuse_rows", Plain<FuseRows>},
+                                     {"buckets", Plain<BucketCollectives>}};
 
 // The folder of a graph's dumps: "<path>/rank_0", of the graph "Net.eval" "<path>/rank_0/eval".
 std::string DumpFolder(const Graph& graph, const PassOptions& options) {

@@ -895,7 +895,9 @@ Result nvrtcCompileProgram(Program program, int, const char* const*) {
   for (size_t at = text.find("\n" + mark); at != text.npos;) {
     const size_t next = text.find("\n" + mark, at + 1), name = at + 1 + mark.size();
     const std::string body = text.substr(at, next == text.npos ? next : next - at);
-    const bool meets = body.find("Team<256>") != body.npos || body.find("__syncthreads") != body.npos;
+    bool meets = body.find("__syncthreads") != body.npos;
+    for (size_t team = body.find("Team<"); team != body.npos && !meets; team = body.find("Team<", team + 1))
+      meets = body.compare(team, 7, "Team<1>") != 0;  // of several threads
     barriers += "extern \"C\" const int " + text.substr(name, text.find(',', name) - name) +
                 "_barriers = " + (meets ? "1" : "0") + ";\n";
     at = next;

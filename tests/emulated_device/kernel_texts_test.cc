@@ -10,9 +10,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/device/libraries.h"
+#include "core/graph/builder.h"
 #include "core/op/device_text.h"
+#include "core/op/registry.h"
+#include "core/passes/passes.h"
+#include "core/runtime/device_layout.h"
 #include "tests/emulated_device/device_calls.h"
 
 namespace mslua {
@@ -67,6 +72,40 @@ Compiled Compile(const cuda::Nvrtc& call, const std::string& text, const std::st
   return out;
 }
 
+// The kernels that make all updates of a rule: of every optimizer's elementwise rules.
+int AddUpdates(Texts* texts) {
+  int rules = 0;
+  for (const OpDef& op : Operators().all()) {
+    for (const Sample& sample : op.samples) {
+      if (!absl::StartsWith(op.name, "apply_")) break;
+      for (const DType type : {DType::kF32, DType::kBF16}) {
+        GraphBuilder g;
+        std::vector<Value> in;
+        for (size_t i = 0; i < sample.inputs.size(); ++i) {
+          TensorType t = sample.inputs[i];
+          if (i < 2 && !t.shape.empty()) t.dtype = type;
+          in.push_back(g.Input(absl::StrCat("x", i), i == 0 ? kParameter : kState, t));
+        }
+        for (Value v : g.OpMulti(op.name, in, sample.attrs)) g.Output("next", v);
+        const auto graph = g.Finish();
+        if (!graph.ok()) continue;  // a gradient in another type than it may have
+        const Graph fused = FuseForDevice(EliminateDeadNodes(Simplify(*graph)));
+        for (int32_t i = 0; i < static_cast<int32_t>(fused.nodes.size()); ++i) {
+          const Node& n = fused.nodes[i];
+          if (n.op->name != "fused" || n.outputs[0].shape != sample.inputs[0].shape) continue;
+          std::vector<TensorType> inputs;
+          const OpSpec spec = SpecOf(fused, i, &inputs);
+          const auto fits = [&](const TensorType& t) { return t.shape == n.outputs[0].shape || t.elements() == 1; };
+          if (!std::all_of(inputs.begin(), inputs.end(), fits)) continue;
+          texts->Add(DeviceMapOfPieces(*ParseScalarProgram(n.attrs.Str("program")), spec.inputs, spec.outputs), 2);
+          ++rules;
+        }
+      }
+    }
+  }
+  return rules;
+}
+
 TEST(KernelTexts, CompileForEveryArchitecture) {
   const auto nvrtc = cuda::OpenNvrtc();
   if (!nvrtc.ok()) {
@@ -76,20 +115,23 @@ TEST(KernelTexts, CompileForEveryArchitecture) {
   std::set<std::string> missing;
   int operators = 0;
   std::vector<testing::DeviceCall> calls = testing::AllDeviceCalls(&missing, &operators);
-  // Of every operator the first sample in each type.
+  // Of every operator the first sample in each type; all samples where they have different texts.
+  const std::set<std::string> all = {"fused_rows", "matmul_bias", "matmul_bias_add"};
   std::set<std::pair<std::string, DType>> seen;
   std::vector<testing::DeviceCall> first;
   for (testing::DeviceCall& c : calls) {
     const DType type = c.call.inputs.empty() ? c.call.outputs[0].dtype : c.call.inputs[0].dtype;
-    if (seen.emplace(c.call.op->name, type).second) first.push_back(std::move(c));
+    if (all.count(c.call.op->name) > 0 || seen.emplace(c.call.op->name, type).second) first.push_back(std::move(c));
   }
   Texts texts;
   const Status added = testing::AddKernels(&first, &texts);
   ASSERT_TRUE(added.ok()) << added;
+  const int updates = AddUpdates(&texts);
+  EXPECT_GE(updates, 29);
   // Every so many: compiling takes some 40 ms each.
   const size_t stride = Required() ? 1 : 8;
-  std::printf("%d operators, %zu calls in each type, %zu kernels, every %zu compiled\n", operators, first.size(),
-              texts.functions.size(), stride);
+  std::printf("%d operators, %zu calls in each type, %d updates, %zu kernels, every %zu compiled\n", operators,
+              first.size(), updates, texts.functions.size(), stride);
   for (const char* architecture : {"sm_80", "sm_90", "sm_100", "sm_120"}) {
     std::string program = DevicePrelude();
     for (size_t i = 0; i < texts.functions.size(); i += stride) program += texts.functions[i];

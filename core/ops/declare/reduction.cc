@@ -535,6 +535,18 @@ OpDef ReductionOp(std::string name, Reduction kind) {
   return op;
 }
 
+StatusOr<RowForm> ReductionForm(const OpSpec& spec, const std::string& function) {
+  RowFormula f;
+  f.shape = spec.inputs[0].shape;
+  for (int64_t d = 0; d < spec.inputs[0].rank(); ++d) {
+    if (IsReduced(spec.attrs, d)) f.axes.push_back(d);
+  }
+  f.operands = {{"x"}};
+  f.statements = {absl::StrCat("y = ", function, "(x)")};
+  f.results = {{"y", true}};
+  return FormOf(f, spec);
+}
+
 Value BroadcastReduced(GradContext& c, Value reduced) {
   const Shape shape = c.g.TypeOf(c.x(0)).shape;
   return BroadcastTo(c.g, Reshape(c.g, reduced, ReducedShape(c.attrs, shape, true)), shape);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/graph/builder.h"
+#include "core/op/elementwise.h"
 #include "core/op/op_def.h"
 
 namespace mslua {
@@ -9,6 +10,9 @@ namespace mslua {
 // reduce_sum, reduce_max, reduce_min, reduce_prod: input x, attributes `axis` (a list; empty: every axis) and
 // `keep_dims`. The gradient is the caller's.
 OpDef ReductionOp(std::string name, Reduction kind);
+
+// A reduction of floats as a row program: row_sum, row_max or row_min.
+StatusOr<RowForm> ReductionForm(const OpSpec& spec, const std::string& function);
 
 // A value of the reduction's output type repeated over the input's shape: for gradients.
 Value BroadcastReduced(GradContext& c, Value reduced);

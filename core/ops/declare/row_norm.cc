@@ -71,49 +71,10 @@ Shape RowShape(const Attrs& a, const Shape& x) { return Shape(x.begin() + a.Int(
 double At(const TensorView& v, int64_t i) { return LoadAsDouble(v.type.dtype, v.data, i); }
 void Put(const TensorView& v, int64_t i, double value) { StoreDouble(v.type.dtype, v.data, i, value); }
 
-Status ForwardReference(const OpCall& call, bool centred) {
-  const TensorView x = call.inputs[0], scale = call.inputs[1], y = call.outputs[0];
-  const RowNorm n = SizesOf(call.attrs, x.type.shape, centred);
-  for (int64_t r = 0; r < n.rows; ++r) {
-    double mean = 0, square = 0;
-    for (int64_t k = 0; k < n.size && centred; ++k) mean += At(x, r * n.size + k) / static_cast<double>(n.size);
-    for (int64_t k = 0; k < n.size; ++k) {
-      const double d = At(x, r * n.size + k) - mean;
-      square += d * d / static_cast<double>(n.size);
-    }
-    const double rstd = 1 / std::sqrt(square + n.eps);
-    for (int64_t k = 0; k < n.size; ++k) {
-      Put(y, r * n.size + k,
-          (At(x, r * n.size + k) - mean) * rstd * At(scale, k) + (centred ? At(call.inputs[2], k) : 0));
-    }
-    if (centred) Put(call.outputs[1], r, mean);
-    Put(call.outputs[centred ? 2 : 1], r, rstd);
-  }
-  return absl::OkStatus();
-}
-
 // (x - mean) * rstd of row r, element k; operands dy, x[, mean], rstd.
 double Normal(const OpCall& call, const RowNorm& n, int64_t r, int64_t k) {
   const double mean = n.centred ? At(call.inputs[2], r) : 0;
   return (At(call.inputs[1], r * n.size + k) - mean) * At(call.inputs[n.centred ? 3 : 2], r);
-}
-
-Status GradInputReference(const OpCall& call, bool centred) {
-  const TensorView dy = call.inputs[0], rstd = call.inputs[centred ? 3 : 2], scale = call.inputs[centred ? 4 : 3];
-  const RowNorm n = SizesOf(call.attrs, dy.type.shape, centred);
-  for (int64_t r = 0; r < n.rows; ++r) {
-    double mean = 0, slope = 0;
-    for (int64_t k = 0; k < n.size; ++k) {
-      const double g = At(dy, r * n.size + k) * At(scale, k) / static_cast<double>(n.size);
-      mean += centred ? g : 0;
-      slope += g * Normal(call, n, r, k);
-    }
-    for (int64_t k = 0; k < n.size; ++k) {
-      Put(call.outputs[0], r * n.size + k,
-          At(rstd, r) * (At(dy, r * n.size + k) * At(scale, k) - mean - Normal(call, n, r, k) * slope));
-    }
-  }
-  return absl::OkStatus();
 }
 
 Status GradParamsReference(const OpCall& call, bool centred) {
@@ -131,54 +92,9 @@ Status GradParamsReference(const OpCall& call, bool centred) {
   return absl::OkStatus();
 }
 
-std::string RowText(const RowNorm& n, DType statistics) {
-  return absl::StrCat("  typedef ", DeviceType(statistics), " C;\n", Constant("size", n.size));
-}
-
-DeviceProgram ForwardOnDevice(const OpSpec& spec, bool centred) {
-  const RowNorm n = SizesOf(spec.attrs, spec.inputs[0].shape, centred);
-  return OneStep(
-      EachRow(n.rows, n.size,
-              absl::StrCat(RowText(n, spec.outputs[1].dtype), "  constexpr bool centred = ", centred,
-                           ";\n  const C eps = (C)", NumberText(n.eps), ";\n", R"cuda(
-  const auto* x = x0 + row * size;
-  C mean = 0, square = 0;
-  if (centred) {
-    for (i64 k = team.lane; k < size; k += team.lanes) mean += (C)Get(x[k]);
-    mean = team.Sum(mean) / (C)size;
-  }
-  for (i64 k = team.lane; k < size; k += team.lanes) {
-    const C d = (C)Get(x[k]) - mean;
-    square += d * d;
-  }
-  const C rstd = (C)1 / Sqrt(team.Sum(square) / (C)size + eps);
-  for (i64 k = team.lane; k < size; k += team.lanes)
-    Set(y0[row * size + k], ((C)Get(x[k]) - mean) * rstd * x1[k])cuda",
-                           centred ? " + x2[k]" : "", R"cuda();
-  if (team.lane == 0) {
-)cuda",
-                           centred ? "    y1[row] = mean;\n    y2[row] = rstd;\n" : "    y1[row] = rstd;\n", "  }")));
-}
-
 // The operands dy, x[, mean], rstd: (x - mean) * rstd of row r, element k.
 std::string NormalText(bool centred) {
   return centred ? "((C)Get(x1[r * size + k]) - x2[r]) * x3[r]" : "(C)Get(x1[r * size + k]) * x2[r]";
-}
-
-DeviceProgram GradInputOnDevice(const OpSpec& spec, bool centred) {
-  const RowNorm n = SizesOf(spec.attrs, spec.inputs[0].shape, centred);
-  const std::string scale = centred ? "x4" : "x3", rstd = centred ? "x3" : "x2", normal = NormalText(centred);
-  return OneStep(EachRow(
-      n.rows, n.size,
-      absl::StrCat(RowText(n, spec.inputs[2].dtype), R"cuda(
-  const i64 r = row;
-  C mean = 0, slope = 0;
-  for (i64 k = team.lane; k < size; k += team.lanes) {
-    const C g = (C)Get(x0[r * size + k]) * )cuda",
-                   scale, "[k];\n    slope += g * ", normal, ";\n", centred ? "    mean += g;\n" : "",
-                   "  }\n  slope = team.Sum(slope) / (C)size;\n", centred ? "  mean = team.Sum(mean) / (C)size;\n" : "",
-                   "  for (i64 k = team.lane; k < size; k += team.lanes)\n    Set(y0[r * size + k], ", rstd,
-                   "[r] * ((C)Get(x0[r * size + k]) * ", scale, "[k] - mean - ", normal, " * slope));")));
 }
 
 DeviceProgram GradParamsOnDevice(const OpSpec& spec, bool centred) {
@@ -343,6 +259,51 @@ std::vector<Value> GradParamsGrad(GradContext& c, bool centred) {
 
 DType StatisticsType(DType x) { return x == DType::kF64 ? DType::kF64 : DType::kF32; }
 
+namespace {
+
+RowFormula RowsFrom(const OpSpec& spec) {
+  RowFormula f;
+  f.shape = spec.inputs[0].shape;
+  for (int64_t d = spec.attrs.Int("axis"); d < spec.inputs[0].rank(); ++d) f.axes.push_back(d);
+  f.constants = {{"n", static_cast<double>(SizesOf(spec.attrs, f.shape, true).size)}};
+  return f;
+}
+
+}  // namespace
+
+StatusOr<RowForm> RowNormForm(const OpSpec& spec, bool centred) {
+  RowFormula f = RowsFrom(spec);
+  f.constants.emplace_back("eps", spec.attrs.Float("eps"));
+  if (centred) {
+    f.operands = {{"x"}, {"scale"}, {"bias"}};
+    f.statements = {"total = row_sum(x)", "mean = total / n", "d = x - mean"};
+  } else {
+    f.operands = {{"x"}, {"scale"}};
+    f.statements = {"d = x"};
+  }
+  f.statements.insert(f.statements.end(), {"squares = row_sum(d * d)", "rstd = 1 / sqrt(squares / n + eps)",
+                                           centred ? "y = d * rstd * scale + bias" : "y = d * rstd * scale"});
+  f.results = {{"y"}};
+  if (centred) f.results.push_back({"mean", true});
+  f.results.push_back({"rstd", true});
+  return FormOf(f, spec);
+}
+
+StatusOr<RowForm> RowNormGradInputForm(const OpSpec& spec, bool centred) {
+  RowFormula f = RowsFrom(spec);
+  if (centred) {
+    f.operands = {{"dy"}, {"x"}, {"mean", true}, {"rstd", true}, {"scale"}};
+    f.statements = {"d = x - mean", "g = dy * scale", "gs = row_sum(g)", "by_mean = gs / n"};
+  } else {
+    f.operands = {{"dy"}, {"x"}, {"rstd", true}, {"scale"}};
+    f.statements = {"d = x", "g = dy * scale", "by_mean = 0"};
+  }
+  f.statements.insert(f.statements.end(), {"normal = d * rstd", "slopes = row_sum(g * normal)", "slope = slopes / n",
+                                           "dx = rstd * (g - by_mean - normal * slope)"});
+  f.results = {{"dx"}};
+  return FormOf(f, spec);
+}
+
 void DeclareRowNorm(OpDef& op, bool centred) {
   op.Input("x").Input("scale", TypeClass::kFloat);
   if (centred) op.Input("bias", TypeClass::kFloat);
@@ -362,8 +323,7 @@ void DeclareRowNorm(OpDef& op, bool centred) {
     out[0] = in[0];
     return out;
   });
-  op.Reference([centred](const OpCall& c) { return ForwardReference(c, centred); });
-  op.OnDevice([centred](const OpSpec& s) { return ForwardOnDevice(s, centred); });
+  ComputesRows(op);
   op.Fast(Highway(Part::kForward, centred));
 }
 
@@ -378,8 +338,7 @@ void DeclareRowNormGradInput(OpDef& op, bool centred) {
   });
   CheckStatistics(op, 2);
   op.Grad([centred](GradContext& c) { return GradInputGrad(c, centred); });
-  op.Reference([centred](const OpCall& c) { return GradInputReference(c, centred); });
-  op.OnDevice([centred](const OpSpec& s) { return GradInputOnDevice(s, centred); });
+  ComputesRows(op);
   op.Fast(Highway(Part::kGradInput, centred));
 }
 

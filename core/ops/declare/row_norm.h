@@ -9,6 +9,7 @@
 #pragma once
 
 #include "core/graph/builder.h"
+#include "core/op/elementwise.h"
 #include "core/op/op_def.h"
 
 namespace mslua {
@@ -20,6 +21,9 @@ DType StatisticsType(DType x);
 void DeclareRowNorm(OpDef& op, bool centred);
 void DeclareRowNormGradInput(OpDef& op, bool centred);
 void DeclareRowNormGradParams(OpDef& op, bool centred);
+// The formulas of the first two.
+StatusOr<RowForm> RowNormForm(const OpSpec& spec, bool centred);
+StatusOr<RowForm> RowNormGradInputForm(const OpSpec& spec, bool centred);
 
 // The gradient of the first: emits the other two, called `name`_grad_input and `name`_grad_params.
 GradFn RowNormGrad(std::string name, bool centred);
