@@ -431,6 +431,11 @@ StatusOr<int> IndexOperand(lua_State* L, Session& session) {
 
 namespace {
 
+StatusOr<int> NoRemainder(lua_State*, Session&) {
+  return absl::InvalidArgumentError(
+      "a % b: tensors have no remainder; a - ms.ops.floor(a / b) * b is that of float tensors, as Lua has it");
+}
+
 // Sets the field of the metatable on top to `f`, the same object each time.
 void SetShared(lua_State* L, const char* field, lua_CFunction f) {
   const std::string key = absl::StrCat("mslua.metamethod.", field);
@@ -454,7 +459,7 @@ void SetOperandMetamethods(lua_State* L) {
     lua_pushcclosure(L, Entry<Arithmetic>, 1);
     lua_setfield(L, -2, o[0]);
   }
-  SetFunctions(L, {{"__unm", Entry<Negate>}, {"__len", Entry<Length>}});
+  SetFunctions(L, {{"__unm", Entry<Negate>}, {"__len", Entry<Length>}, {"__mod", Entry<NoRemainder>}});
   // Lua asks two kinds about each other only where they have one function for it.
   SetShared(L, "__eq", Entry<Equal>);
   SetShared(L, "__lt", Entry<Compare<false>>);

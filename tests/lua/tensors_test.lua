@@ -89,6 +89,13 @@ check.case("element types are not converted by themselves", function()
     .. "with :astype(ms.float64)", function() return ms.arange(6) * ms.Tensor(2, ms.float64) end)
 end)
 
+check.case("a remainder says how it is written", function()
+  local x = ms.Tensor({ 5, -7 }, ms.float32)
+  check.fails("a % b: tensors have no remainder", function() return x % 3 end)
+  check.fails("a % b: tensors have no remainder", function() return 3 % x end)
+  check.equal((x - ops.floor(x / 3) * 3):totable(), { 5 % 3, -7 % 3 })
+end)
+
 check.case("functions of operators with several results give the first", function()
   local y, gamma, beta = ms.randn { 4, 8 }, ms.ones { 8 }, ms.zeros { 8 }
   check.equal(select("#", ops.layer_norm(y, gamma, beta)), 1)
