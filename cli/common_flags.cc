@@ -23,7 +23,7 @@ DEFINE_double(temperature, 1, "of the softmax; 0 takes the most likely token");
 DEFINE_string(tls, "", "TLS configuration for connections to other hosts (default MSLUA_TLS)");
 DEFINE_int64(top_k, 0, "draw from the K most likely tokens; 0: from all");
 DEFINE_double(top_p, 1, "draw from the fewest tokens of this probability together");
-DEFINE_string(weights_dtype, "f32", "of a folder's matrices: in 16 bits they need half the memory");
+DEFINE_string(weights_dtype, "f32", "type of a folder's matrices; bf16 needs half the memory");
 DEFINE_bool(traceback, false, "print the recipe's functions that led to an error, innermost first");
 
 namespace mslua::cli {
