@@ -1,17 +1,9 @@
-#include "absl/strings/str_cat.h"
-#include "core/kernels/simd/softmax.h"
 #include "core/onnx/lowering.h"
-#include "core/op/elementwise.h"
+#include "core/ops/declare/softmax.h"
 #include "core/ops/define.h"
 
 namespace mslua {
 namespace {
-
-std::string Rule(const Attrs& attrs, absl::Span<const TensorType> in) {
-  std::string dims;
-  for (int64_t d = 0; d < in[0].rank(); ++d) absl::StrAppend(&dims, d == attrs.Int("axis") ? " !d" : " d", d);
-  return absl::StrCat(dims, " -> ", dims);
-}
 
 std::vector<Value> Grad(GradContext& c) {
   const Value s = ReduceSum(c.g, c.dy[0], {c.attrs.Int("axis")}, true);
@@ -22,27 +14,13 @@ std::vector<Value> Grad(GradContext& c) {
 
 MSLUA_OPERATOR(log_softmax) {
   OpDef op("log_softmax");
-  op.Computes(Precision::kWide);
   op.Class("LogSoftmax").Doc("The logarithm of softmax(x) along `axis`: x minus the logarithm of the sum of exp(x).");
-  op.Input("x").Attr("axis", AttrKind::kAxis, int64_t{-1}, "the axis that stays whole");
-  op.Rule(Rule).Grad(Grad).Fast(HighwaySoftmax(true)).InPlace(0, 0);
-  ComputesRows(op);
-  op.AddSample({{{DType::kF32, {3, 5}}}, {}, -3, 3});
-  op.AddSample({{{DType::kF32, {2, 3, 37}}}, {}, -3, 3});
-  op.AddSample({{{DType::kF32, {2, 5, 3}}}, {{"axis", int64_t{1}}}, -3, 3});
-  op.AddSample({{{DType::kF32, {3, kSoftmaxColumns + 6}}}, {{"axis", int64_t{0}}}, -3, 3});
+  DeclareSoftmax(op, true);
+  op.Grad(Grad);
   return {op};
 }
 
-MSLUA_ROWS(log_softmax) {
-  RowFormula f;
-  f.shape = spec.inputs[0].shape;
-  f.axes = {spec.attrs.Int("axis")};
-  f.operands = {{"x"}};
-  f.statements = {"m = row_max(x)", "e = exp(x - m)", "s = row_sum(e)", "y = x - m - log(s)"};
-  f.results = {{"y"}};
-  return FormOf(f, spec);
-}
+MSLUA_ROWS(log_softmax) { return SoftmaxForm(spec, "x - m - log(s)"); }
 
 MSLUA_ONNX(log_softmax) { c.Result(c.Op("LogSoftmax", {c.In(0)}, {{"axis", c.attrs().Int("axis")}})); }
 
