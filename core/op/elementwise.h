@@ -127,6 +127,8 @@ using RowFormFn = StatusOr<RowForm> (*)(const OpSpec& spec);
 bool RegisterRowForm(const char* op, RowFormFn form);
 // Null where the operator has none.
 RowFormFn FindRowForm(const std::string& op);
+// The form of a call of an operator that has one.
+StatusOr<RowForm> RowFormOf(const std::string& op, const OpCall& call);
 
 // The kernels of a form as CUDA text. Threads that share a row hold its values in registers where these suffice, else
 // they compute them again from the operands for each reduction. Sums have an order that follows from the form alone.

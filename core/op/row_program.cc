@@ -290,6 +290,13 @@ class Evaluator {
         in_(form.program.reads.size(), std::vector<C>(static_cast<size_t>(width_))),
         value_(static_cast<size_t>(width_)),
         workspace_(program_.code.size() * static_cast<size_t>(width_)) {
+    for (const RowRead& read : form.program.reads) {
+      parts_.emplace_back();
+      if (!read.IsReduction()) continue;
+      parts_.back().num_inputs = program_.num_inputs;
+      parts_.back().code.assign(program_.code.begin(), program_.code.begin() + read.of + 1);
+      parts_.back().results = {read.of};
+    }
     for (const Shape& s : form.operands) places_.push_back({PlacesAlong(form, s, false), PlacesAlong(form, s, true)});
     result_ = {PlacesAlong(form, form.shape, false), PlacesAlong(form, form.shape, true)};
     for (const auto& v : in_) in_at_.push_back(v.data());
@@ -306,8 +313,7 @@ class Evaluator {
       for (const ScalarInstr& instr : program_.code) {
         if (instr.op != ScalarOp::kInput) continue;
         const auto i = static_cast<size_t>(instr.args[0]);
-        if (form_.program.reads[i].IsReduction())
-          std::fill(in_[i].begin(), in_[i].end(), Reduced(form_.program.reads[i]));
+        if (form_.program.reads[i].IsReduction()) std::fill(in_[i].begin(), in_[i].end(), Reduced(i));
       }
       EvaluateTile<C>(program_, width_, in_at_.data(), out_at_.data(), workspace_.data());
       for (size_t o = 0; o < outputs_.size(); ++o) Store(o, r);
@@ -334,14 +340,11 @@ class Evaluator {
     });
   }
 
-  // Of the values up to the one that is reduced.
-  C Reduced(const RowRead& read) {
-    ScalarProgram part;
-    part.num_inputs = program_.num_inputs;
-    part.code.assign(program_.code.begin(), program_.code.begin() + read.of + 1);
-    part.results = {read.of};
+  // What input i of the program is, a reduction.
+  C Reduced(size_t i) {
+    const RowRead& read = form_.program.reads[i];
     C* const result = value_.data();
-    EvaluateTile<C>(part, width_, in_at_.data(), &result, workspace_.data());
+    EvaluateTile<C>(parts_[i], width_, in_at_.data(), &result, workspace_.data());
     const auto end = value_.begin() + length_;
     constexpr C kInfinity = std::numeric_limits<C>::infinity();
     C best = read.kind == RowRead::kMax ? -kInfinity : kInfinity;
@@ -379,6 +382,7 @@ class Evaluator {
   std::vector<const C*> in_at_;
   std::vector<C*> out_at_;
   std::vector<C> value_, workspace_;
+  std::vector<ScalarProgram> parts_;  // of each input that is a reduction: the values up to the one that is reduced
   std::vector<Places> places_;
   Places result_;
 };
@@ -393,13 +397,17 @@ Status EvaluateRows(const RowForm& form, absl::Span<const TensorView> inputs, ab
   return absl::OkStatus();
 }
 
+StatusOr<RowForm> RowFormOf(const std::string& op, const OpCall& call) {
+  std::vector<TensorType> inputs, outputs;
+  for (const TensorView& v : call.inputs) inputs.push_back(v.type);
+  for (const TensorView& v : call.outputs) outputs.push_back(v.type);
+  return FindRowForm(op)({call.attrs, inputs, outputs});
+}
+
 void ComputesRows(OpDef& op) {
   const std::string name = op.name;
   op.Reference([name](const OpCall& c) -> Status {
-    std::vector<TensorType> inputs, outputs;
-    for (const TensorView& v : c.inputs) inputs.push_back(v.type);
-    for (const TensorView& v : c.outputs) outputs.push_back(v.type);
-    ASSIGN_OR_RETURN(const RowForm form, FindRowForm(name)({c.attrs, inputs, outputs}));
+    ASSIGN_OR_RETURN(const RowForm form, RowFormOf(name, c));
     return EvaluateRows(form, c.inputs, c.outputs);
   });
   op.OnDevice([name](const OpSpec& spec) -> StatusOr<DeviceProgram> {

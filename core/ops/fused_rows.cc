@@ -1,8 +1,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_split.h"
-#include "core/kernels/simd/softmax.h"
-#include "core/op/elementwise.h"
+#include "core/ops/declare/labelled_rows.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -46,39 +45,6 @@ StatusOr<std::vector<TensorType>> Infer(const Attrs& attrs, absl::Span<const Ten
   return outputs;
 }
 
-// The operand whose elements name columns, and the name that is right too; operand -1: there is none.
-struct Names {
-  int32_t operand = -1;
-  int64_t ignored = -1;
-};
-Names NamesOf(const std::vector<RowRead>& reads) {
-  Names names;
-  for (const RowRead& r : reads) {
-    if (r.kind == RowRead::kIsColumn) names.operand = r.of;
-    if (r.kind == RowRead::kDiffers) names.ignored = r.number;
-  }
-  return names;
-}
-
-Status Reference(const OpCall& call) {
-  std::vector<TensorType> inputs;
-  for (const TensorView& v : call.inputs) inputs.push_back(v.type);
-  ASSIGN_OR_RETURN(const RowForm form, PartsOf(call.attrs, inputs));
-  const Names names = NamesOf(form.program.reads);
-  if (names.operand >= 0) {
-    const TensorView& v = call.inputs[static_cast<size_t>(names.operand)];
-    RETURN_IF_ERROR(CheckLabels(v.type.dtype, v.data, v.type.elements(), form.length(), names.ignored));
-  }
-  return EvaluateRows(form, call.inputs, call.outputs);
-}
-
-Status Fault(const OpSpec& spec, const DeviceFault& fault) {
-  ASSIGN_OR_RETURN(const RowForm form, PartsOf(spec.attrs, spec.inputs));
-  std::vector<int64_t> labels(static_cast<size_t>(fault.at) + 1, 0);
-  labels.back() = fault.value;
-  return CheckLabels(DType::kI64, labels.data(), fault.at + 1, form.length(), NamesOf(form.program.reads).ignored);
-}
-
 }  // namespace
 
 MSLUA_ROWS(fused_rows) {
@@ -107,9 +73,7 @@ MSLUA_OPERATOR(fused_rows) {
     if (!form.ok()) return 0.0;
     return static_cast<double>(form->program.scalars.code.size()) * static_cast<double>(NumElements(form->shape));
   });
-  ComputesRows(op);
-  op.Reference(Reference);
-  op.device_fault = Fault;
+  ComputesLabelledRows(op);
   op.elementwise = true;  // results over operands of their type are right (core/op/device_rows.cc)
 
   const auto sample = [&op](std::vector<TensorType> inputs, const char* program, const char* reads, Shape shape,

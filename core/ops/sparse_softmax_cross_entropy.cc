@@ -1,6 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/kernels/simd/softmax.h"
-#include "core/op/elementwise.h"
+#include "core/ops/declare/labelled_rows.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -8,18 +8,6 @@ namespace {
 
 // Losses are f32, whatever the logits' 16 bits; f64 for f64.
 DType LossType(const TensorType& logits) { return logits.dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
-
-// Names of columns are right, or say that a record has no loss.
-Status CheckedRows(const OpCall& call, RowFormFn form_of) {
-  const TensorView &logits = call.inputs[0], &labels = call.inputs[1];
-  RETURN_IF_ERROR(CheckLabels(labels.type.dtype, labels.data, labels.type.elements(), logits.type.shape.back(),
-                              call.attrs.Int("ignore_index")));
-  std::vector<TensorType> inputs, outputs;
-  for (const TensorView& v : call.inputs) inputs.push_back(v.type);
-  for (const TensorView& v : call.outputs) outputs.push_back(v.type);
-  ASSIGN_OR_RETURN(const RowForm form, form_of({call.attrs, inputs, outputs}));
-  return EvaluateRows(form, call.inputs, call.outputs);
-}
 
 // `each`: what each class gets of a smoothed label; `of_label`: the label's own class.
 RowFormula RowsOf(const OpSpec& spec) {
@@ -44,13 +32,6 @@ Status CheckSmoothing(const Attrs& a) {
   const double smoothing = a.Float("label_smoothing");
   if (smoothing >= 0 && smoothing <= 1) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("label_smoothing is ", smoothing, ", expected 0 to 1"));
-}
-
-Status LabelFault(const OpSpec& spec, const DeviceFault& fault) {
-  std::vector<int64_t> labels(static_cast<size_t>(fault.at) + 1, 0);
-  labels.back() = fault.value;
-  return CheckLabels(DType::kI64, labels.data(), fault.at + 1, spec.inputs[0].shape.back(),
-                     spec.attrs.Int("ignore_index"));
 }
 
 std::vector<Value> Grad(GradContext& c) {
@@ -146,9 +127,7 @@ MSLUA_OPERATOR(sparse_softmax_cross_entropy) {
   Declare(op);
   op.Check([](const Attrs& a, absl::Span<const TensorType>) { return CheckSmoothing(a); });
   op.Rule("*b !c, *b -> *b, *b, *b").Grad(Grad).Fast(HighwaySparseCrossEntropy());
-  ComputesRows(op);
-  op.device_fault = LabelFault;
-  op.Reference([](const OpCall& c) { return CheckedRows(c, RowForm_sparse_softmax_cross_entropy); });
+  ComputesLabelledRows(op);
   op.Infer([](const Attrs&, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
     Shape b = in[0].shape;
     if (b.empty() || b.back() < 1) return absl::InvalidArgumentError("logits need a dimension of classes");
@@ -171,9 +150,7 @@ MSLUA_OPERATOR(sparse_softmax_cross_entropy) {
   Declare(grad);
   grad.Grad(GradGrad);
   grad.Rule("*b !c, *b, *b, *b, *b -> *b !c").Fast(HighwaySparseCrossEntropyGrad()).InPlace(0, 0);
-  ComputesRows(grad);
-  grad.device_fault = LabelFault;
-  grad.Reference([](const OpCall& c) { return CheckedRows(c, RowForm_sparse_softmax_cross_entropy_grad); });
+  ComputesLabelledRows(grad);
   grad.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
     RETURN_IF_ERROR(CheckSmoothing(a));
     const DType loss = LossType(in[0]);

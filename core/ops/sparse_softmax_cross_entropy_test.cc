@@ -38,6 +38,22 @@ TEST_P(Kernels, LabelOutOfRangeIsNamed) {
   }
 }
 
+TEST(DeviceFault, IsTheErrorOfTheReference) {
+  const OpDef& op = *Operators().Find("sparse_softmax_cross_entropy");
+  Attrs attrs;
+  const std::vector<TensorType> in = {{DType::kF32, {2, kClasses}}, {DType::kI32, {2}}};
+  const auto out = CheckCall(op, in, attrs);
+  ASSERT_TRUE(out.ok()) << out.status();
+  float loss[2];
+  const Status wanted = RunKernel(-1, std::vector<float>(2 * kClasses), {19, 3}, loss);
+  DeviceFault fault;
+  fault.at = 0;
+  fault.value = 19;
+  const Status found = op.device_fault({attrs, in, *out}, fault);
+  EXPECT_EQ(found, wanted);
+  EXPECT_EQ(found.GetPayload("mslua/record"), wanted.GetPayload("mslua/record"));
+}
+
 TEST_P(Kernels, IgnoredRecordLosesNothing) {
   float loss[2];
   ASSERT_TRUE(RunKernel(GetParam(), std::vector<float>(2 * kClasses, 0.5f), {-100, 18}, loss).ok());

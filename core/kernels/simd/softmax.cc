@@ -328,16 +328,18 @@ AxisView AxisView::Of(const Shape& shape, int64_t axis) {
   return {NumElements(dims.subspan(0, axis)), shape[axis], NumElements(dims.subspan(axis + 1))};
 }
 
+Status WrongLabel(int64_t i, int64_t records, int64_t label, int64_t classes) {
+  Status bad = absl::DataLossError(absl::StrCat("the label of record ", i, " is ", label, ", expected 0 to ",
+                                                classes - 1, " for ", classes, " classes"));
+  // For data::NameSample, which knows the sample.
+  bad.SetPayload("mslua/record", absl::Cord(absl::StrCat(i, " ", records, " ", label)));
+  return bad;
+}
+
 Status CheckLabels(DType type, const void* labels, int64_t records, int64_t classes, int64_t ignore) {
   for (int64_t i = 0; i < records; ++i) {
     const int64_t label = LabelAt(type, labels, i);
-    if ((label < 0 || label >= classes) && label != ignore) {
-      Status bad = absl::DataLossError(absl::StrCat("the label of record ", i, " is ", label, ", expected 0 to ",
-                                                    classes - 1, " for ", classes, " classes"));
-      // For data::NameSample, which knows the sample.
-      bad.SetPayload("mslua/record", absl::Cord(absl::StrCat(i, " ", records, " ", label)));
-      return bad;
-    }
+    if ((label < 0 || label >= classes) && label != ignore) return WrongLabel(i, records, label, classes);
   }
   return absl::OkStatus();
 }
