@@ -175,9 +175,9 @@ local function scope_name(cell)
   return list and scope_name(list) .. "." .. name or name
 end
 
--- Calls a cell of 16-bit matrices outside a trace: compiled for arguments of these types.
+-- Calls a cell of 16-bit matrices outside a trace: compiled each time, since what construct does may have changed.
 local function call_compiled(self, ...)
-  local inputs, key = {}, { tostring(core.training()) }
+  local inputs = {}
   for i = 1, select("#", ...) do
     local v = select(i, ...)
     if core.kind(v) ~= "Tensor" then
@@ -185,12 +185,8 @@ local function call_compiled(self, ...)
         self.class_name, i, errors.show(v), rawget(self, "_narrow"))
     end
     inputs[i] = { name = "x" .. i, dtype = v.dtype, shape = v.shape }
-    key[i + 1] = v.dtype .. errors.show(v.shape)
   end
-  local graphs = rawget(self, "_graphs") or rawset(self, "_graphs", {})._graphs
-  local name = table.concat(key, " ")
-  graphs[name] = graphs[name] or core.trace(self, inputs)
-  return graphs[name]:run(...)
+  return core.trace(self, inputs):run(...)
 end
 
 --- Says that the matrices of this cell and of those below have a 16-bit type: products compute in it, other operators

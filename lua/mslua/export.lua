@@ -1,6 +1,7 @@
 --- `mslua export R OUT.onnx`: the trained network as an ONNX model for any batch size.
 local core = require "mslua.core"
 local derive = require "mslua.dataset.derive"
+local dtype_flag = require "mslua.dtype_flag"
 local errors = require "mslua.errors"
 local literal = require "mslua.literal"
 
@@ -14,8 +15,6 @@ local function sizes_beside(own)
   end
   return { sizes[1], sizes[2] }
 end
-
-local dtypes = require "mslua.dtype_flag"
 
 -- The columns of a batch of so many rows, without the label.
 local function inputs_of(columns, rows)
@@ -99,7 +98,7 @@ function M.run(recipe, model, load)
   end
   local graphs, step = graphs_of(columns, model), load()
   local count, bytes = core.export_onnx {
-    graph = graphs[1], other = graphs[2], path = path, dtype = dtypes[core.options.dtype],
+    graph = graphs[1], other = graphs[2], path = path, dtype = dtype_flag[core.options.dtype],
     metadata = metadata_of(recipe, base, step),
   }
   local tokenizer = recipe.tokenizer and recipe:make_tokenizer()

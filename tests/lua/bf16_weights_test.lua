@@ -78,6 +78,19 @@ check.case("a part of the network can be called", function()
   check.equal(net.layers[1].mlp(ms.ones { 2, 3, 16 }).shape, { 2, 3, 16 })
 end)
 
+check.case("a call sees a part that has another in its place", function()
+  local net = ms.from_pretrained("gpt", "bfloat16")
+  net:set_train(false)
+  local ids = ids_of { { 1, 2, 3 } }
+  local before = net(ids):astype("float32"):totable()
+  local Doubled = ms.nn.Cell:extend "Doubled"
+  function Doubled:init(norm) self.norm = norm end
+  function Doubled:construct(x) return self.norm(x) * 2 end
+  net.ln = Doubled(net.ln)
+  local after = net(ids):astype("float32"):totable()
+  check.near(after[1][1][1], 2 * before[1][1][1], 0.05)
+end)
+
 check.case("a network in bfloat16 is trained further", function()
   local net = ms.from_pretrained("gpt", "bfloat16")
   local model = ms.Model(net, ms.nn.CrossEntropyLoss(), ms.nn.SGD(net:trainable_params(), 0.1))
