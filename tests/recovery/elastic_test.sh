@@ -15,6 +15,8 @@ if [ "$2" = long ]; then
     holds "4 -> 3 -> 4, $mode" --mode "$mode" --trials 5
     holds "a spare, $mode" --mode "$mode" --spare --trials 5
   done
+  run "$elastic" "$mslua" --hosts --trials 5 --set norm=false
+  [ "$out" = "no right to make network namespaces: two hosts are not tested" ] || expect "a host is lost" 0 "all equal"
 else
   holds "3 -> 2 -> 3" --ranks 3 --mode parallel_optimizer --told-by workers --set epochs=4 --set samples=768
   holds "a spare" --ranks 2 --spare --set epochs=2 --set samples=512
