@@ -20,7 +20,7 @@ class Console {
  public:
   struct Options {
     bool enabled = true;             // this rank prints
-    int64_t log_every = 1;           // steps between loss lines; 0: none
+    int64_t log_every = 1;           // steps of the training between loss lines; 0: none
     std::string prefix;              // "[rank 2] "
     std::string log_path;            // rank_<r>.log: gets every line, also of a rank that does not print
     RecordHealth* health = nullptr;  // of the log; outlives the console. Null where there is no log
@@ -30,9 +30,10 @@ class Console {
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
-  // `epoch` and `step` (within the epoch) count from 1. The loss is printed as the shortest float32 that reads back.
-  void Loss(int64_t epoch, int64_t step, float loss) {
-    if (log_every_ > 0 && step % log_every_ == 0) PrintLoss(epoch, step, loss);
+  // After `done` steps of the training. `epoch` and `step` (within the epoch) count from 1. The loss is printed as the
+  // shortest float32 that reads back.
+  void Loss(int64_t done, int64_t epoch, int64_t step, float loss) {
+    if (log_every_ > 0 && done % log_every_ == 0) PrintLoss(epoch, step, loss);
   }
   void Line(absl::string_view text);
   void Flush();

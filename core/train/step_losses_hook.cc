@@ -31,7 +31,7 @@ Status StepLossesHook::AtStep(const TrainState& s) {
   if (s.step == 0 || counted_ == s.step) return absl::OkStatus();
   counted_ = s.step;
   const auto losses = StepLossesOf(*progress_->trainer->executable());
-  if (log_every_ > 0 && s.step_in_epoch % log_every_ == 0) PrintLine(s, losses);
+  if (log_every_ > 0 && s.step % log_every_ == 0) PrintLine(s, losses);
   ++steps_;
   sums_.resize(losses.size());
   for (size_t k = 0; k < losses.size(); ++k) {

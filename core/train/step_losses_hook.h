@@ -15,7 +15,7 @@ namespace mslua {
 // each step's mean loss of the epoch as "<name>_loss".
 class StepLossesHook : public TrainHook {
  public:
-  // `log_every`: steps between lines; 0: none.
+  // `log_every`: steps of the training between lines; 0: none.
   StepLossesHook(Progress* progress, int64_t log_every) : progress_(progress), log_every_(log_every) {}
 
   int64_t NextStep(const TrainState& s) override { return counted_ == s.step ? s.step + 1 : s.step; }

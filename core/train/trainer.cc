@@ -371,7 +371,7 @@ Status Trainer::EndStep() {
   Publish();
   RETURN_IF_ERROR(CheckLoss());
   state_.whole = running_ == 0 && !broken_;
-  console_->Loss(state_.epoch + 1, state_.step_in_epoch, static_cast<float>(state_.loss));
+  console_->Loss(state_.step, state_.epoch + 1, state_.step_in_epoch, static_cast<float>(state_.loss));
   return RunHooks();
 }
 

@@ -210,7 +210,7 @@ ROWS = {
                           lambda b, w: w.code == 0 and "starting from the weights of out1/ckpt/" in w.err
                           and losses(w)[0] != losses(b)[0] and len(losses(w)) == len(losses(b))),
     "train --traceback": (TRAIN + ["width=0"], ["--traceback"], frames),
-    "train --log-every": (TRAIN, ["--log-every", "2"], lines(2)),
+    "train --log-every": (TRAIN, ["--log-every", "6", "epochs=3"], lines(2)),
     "train --progress": (TRAIN, ["--progress", "on"], lambda b, w: "mean loss" in w.err and "mean loss" not in b.err),
     "train --log-ranks": (TRAIN + ["-n", "2"], ["--log-ranks", "all"], lambda b, w: w.code == 0 and len(losses(b)) > 0
                           and len(losses(w)) == 2 * len(losses(b))),
