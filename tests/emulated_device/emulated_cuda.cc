@@ -193,10 +193,9 @@ struct Emulation {
   }
 
   bool GuardsIntact() const {
+    const std::string guard(kGuard, static_cast<char>(kGuardByte));
     for (const auto& [at, a] : allocations) {
-      const auto intact = [](const char* p) {
-        return std::all_of(p, p + kGuard, [](char c) { return static_cast<unsigned char>(c) == kGuardByte; });
-      };
+      const auto intact = [&guard](const char* p) { return std::memcmp(p, guard.data(), kGuard) == 0; };
       if (!intact(at - kGuard) || !intact(at + a.bytes)) return false;
     }
     return true;

@@ -227,7 +227,8 @@ double Tf32(double value) {
   return static_cast<double>(rounded);
 }
 
-void ForEach(const std::vector<int64_t>& sizes, const std::function<void(const std::vector<int64_t>&)>& f) {
+template <typename F>
+void ForEach(const std::vector<int64_t>& sizes, const F& f) {
   std::vector<int64_t> index(sizes.size(), 0);
   for (;;) {
     f(index);
@@ -269,8 +270,8 @@ class Run {
   static double At(const Tensor& t, const std::vector<int64_t>& index) {
     return t.values[static_cast<size_t>(t.Place(index))];
   }
-  static void Put(Tensor& t, const std::vector<int64_t>& index, double value) {
-    const int64_t place = t.Place(index);
+  static void Put(Tensor& t, const std::vector<int64_t>& index, double value) { PutAt(t, t.Place(index), value); }
+  static void PutAt(Tensor& t, int64_t place, double value) {
     const double rounded = Rounded(t.type, value);
     t.values[static_cast<size_t>(place)] = rounded;
     if (t.memory != nullptr) StoreDouble(t.type, t.memory, place, rounded);
@@ -317,40 +318,73 @@ class Run {
     }
   }
 
-  // Every product of a convolution, added to what is computed: y, dx or dw.
+  // A convolution over copies of x and y whose channels lie side by side, x with zeros around each image, and of w with
+  // the channels of y side by side.
   void Convolve(const Content& op, int shape_name, int x_name, int w_name, int y_name, int result_name) {
     const Shared shape = op.Descriptor(shape_name);
     const auto stride = shape->Values<int64_t>(kDnnConvolutionStrides),
                dilation = shape->Values<int64_t>(kDnnConvolutionDilations),
-               before = shape->Values<int64_t>(kDnnConvolutionBefore);
+               before = shape->Values<int64_t>(kDnnConvolutionBefore),
+               after = shape->Values<int64_t>(kDnnConvolutionAfter);
     Tensor &x = Get(op, x_name), &w = Get(op, w_name), &y = Get(op, y_name), &result = Get(op, result_name);
-    const int64_t in = w.sizes[1], out = w.sizes[0] / (x.sizes[1] / in);
-    // row(places in x, w and y, how many, their steps in x, w and y) for rows of products that are all of them: over
-    // the columns of a plane, or over channels that lie side by side.
-    const auto each = [&](auto row) {
-      const int64_t xn = x.strides[0], xc = x.strides[1], xh = x.strides[2], xv = x.strides[3], wo = w.strides[0],
-                    wc = w.strides[1], wa = w.strides[2], wb = w.strides[3], yv = y.strides[3], height = x.sizes[2],
-                    width = x.sizes[3], columns = y.sizes[3];
+    const int64_t channels = x.sizes[1], in = w.sizes[1], out_all = w.sizes[0], out = out_all / (channels / in),
+                  height = x.sizes[2] + before[0] + after[0], width = x.sizes[3] + before[1] + after[1];
+    // Calls visit(place in the tensor, element of the copy) for all elements.
+    std::vector<double> xs(static_cast<size_t>(x.sizes[0] * height * width * channels)),
+        ws(static_cast<size_t>(in * out_all * w.sizes[2] * w.sizes[3])),
+        ys(static_cast<size_t>(y.sizes[0] * y.sizes[2] * y.sizes[3] * out_all));
+    const auto each = [](const Tensor& t, double* copy, int64_t rows, int64_t columns, const auto& visit) {
+      for (int64_t n = 0; n < t.sizes[0]; ++n) {
+        for (int64_t h = 0; h < t.sizes[2]; ++h) {
+          for (int64_t v = 0; v < t.sizes[3]; ++v) {
+            double* const to = copy + ((n * rows + h) * columns + v) * t.sizes[1];
+            const int64_t at = n * t.strides[0] + h * t.strides[2] + v * t.strides[3];
+            for (int64_t c = 0; c < t.sizes[1]; ++c) visit(static_cast<size_t>(at + c * t.strides[1]), to + c);
+          }
+        }
+      }
+    };
+    // w by rows, columns and channels of the window, then the channels of y.
+    const auto each_weight = [&](const auto& visit) {
+      double* to = ws.data();
+      for (int64_t a = 0; a < w.sizes[2]; ++a) {
+        for (int64_t b = 0; b < w.sizes[3]; ++b) {
+          for (int64_t c = 0; c < in; ++c) {
+            for (int64_t o = 0; o < out_all; ++o)
+              visit(static_cast<size_t>(o * w.strides[0] + c * w.strides[1] + a * w.strides[2] + b * w.strides[3]),
+                    to++);
+          }
+        }
+      }
+    };
+    double* const image = xs.data() + (before[0] * width + before[1]) * channels;
+    const auto load = [](const Tensor& t) {
+      return [&t](size_t at, double* element) { *element = t.values[at]; };
+    };
+    if (&result != &x) each(x, image, height, width, load(x));
+    if (&result != &w) each_weight(load(w));
+    if (&result != &y) each(y, ys.data(), y.sizes[2], y.sizes[3], load(y));
+    const auto multiply = [&](auto add) {
+      double* of_y = ys.data();
       for (int64_t n = 0; n < y.sizes[0]; ++n) {
-        for (int64_t o = 0; o < y.sizes[1]; ++o) {
-          for (int64_t p = 0; p < y.sizes[2]; ++p) {
-            const int64_t ys = n * y.strides[0] + o * y.strides[1] + p * y.strides[2];
-            for (int64_t a = 0; a < w.sizes[2]; ++a) {
-              const int64_t h = p * stride[0] - before[0] + a * dilation[0];
-              if (h < 0 || h >= height) continue;
-              const int64_t xs = n * xn + o / out * in * xc + h * xh, ws = o * wo + a * wa;
-              for (int64_t b = 0; b < w.sizes[3]; ++b) {
-                // Columns q of which q * stride + left lies in the image.
-                const int64_t left = b * dilation[1] - before[1];
-                const int64_t first = left >= 0 ? 0 : (-left + stride[1] - 1) / stride[1];
-                const int64_t last = left >= width ? 0 : std::min(columns, (width - left + stride[1] - 1) / stride[1]);
-                if (xc == 1) {
-                  for (int64_t q = first; q < last; ++q)
-                    row(xs + (q * stride[1] + left) * xv, ws + b * wb, ys + q * yv, in, xc, wc, 0);
-                } else if (first < last) {
-                  for (int64_t k = 0; k < in; ++k)
-                    row(xs + k * xc + (first * stride[1] + left) * xv, ws + k * wc + b * wb, ys + first * yv,
-                        last - first, stride[1] * xv, 0, yv);
+        for (int64_t p = 0; p < y.sizes[2]; ++p) {
+          for (int64_t q = 0; q < y.sizes[3]; ++q, of_y += out_all) {
+            for (int64_t k = 0; k < w.sizes[2] * w.sizes[3]; ++k) {
+              const int64_t h = n * height + p * stride[0] + k / w.sizes[3] * dilation[0],
+                            v = q * stride[1] + k % w.sizes[3] * dilation[1];
+              double *const of_x = &xs[static_cast<size_t>((h * width + v) * channels)],
+                            *const of_w = &ws[static_cast<size_t>(k * in * out_all)];
+              for (int64_t g = 0; g < channels / in; ++g) {
+                double* const to_y = of_y + g * out;
+                for (int64_t c = 0; c < in; ++c) {
+                  double *const one = of_x + g * in + c, *const row = of_w + c * out_all + g * out;
+                  if (&result == &x) {
+                    for (int64_t o = 0; o < out; ++o) add(one, to_y[o], row[o]);
+                  } else if (&result == &w) {
+                    for (int64_t o = 0; o < out; ++o) add(&row[o], *one, to_y[o]);
+                  } else {
+                    for (int64_t o = 0; o < out; ++o) add(&to_y[o], *one, row[o]);
+                  }
                 }
               }
             }
@@ -358,43 +392,26 @@ class Run {
         }
       }
     };
-    const double *const of_x = x.values.data(), *const of_w = w.values.data(), *const of_y = y.values.data();
-    std::vector<double> totals(result.values.size(), 0);
-    double* const to = totals.data();
-    const auto all = [&](auto add) {
-      const auto sums = [&add](double* total, const double* one, const double* two, int64_t count, int64_t step,
-                               int64_t step_one, int64_t step_two) {
-        if (step == 0) {
-          double t = *total;
-          for (int64_t i = 0; i < count; ++i) add(&t, one[i * step_one], two[i * step_two]);
-          *total = t;
-        } else {
-          for (int64_t i = 0; i < count; ++i) add(&total[i * step], one[i * step_one], two[i * step_two]);
-        }
-      };
-      each([&](int64_t xs, int64_t ws, int64_t ys, int64_t count, int64_t dx, int64_t dw, int64_t dy) {
-        if (&result == &x)
-          sums(to + xs, of_y + ys, of_w + ws, count, dx, dy, dw);
-        else if (&result == &w)
-          sums(to + ws, of_x + xs, of_y + ys, count, dw, dx, dy);
-        else
-          sums(to + ys, of_x + xs, of_w + ws, count, dy, dx, dw);
-      });
-    };
     Sum sum = NewSum(x);
     if (sum.exact()) {
-      all([](double* total, double one, double two) { *total += one * two; });
+      multiply([](double* total, double one, double two) { *total += one * two; });
     } else {
-      all([sum](double* total, double one, double two) mutable {
+      multiply([&sum](double* total, double one, double two) {
         sum.total = *total;
         sum.Add(one, two);
         *total = sum.total;
       });
     }
-    ForEach(result.sizes, [&](const std::vector<int64_t>& i) {
-      sum.total = totals[static_cast<size_t>(result.Place(i))];
-      Put(result, i, sum.Result());
-    });
+    const auto store = [&](size_t at, const double* element) {
+      sum.total = *element;
+      PutAt(result, static_cast<int64_t>(at), sum.Result());
+    };
+    if (&result == &x)
+      each(x, image, height, width, store);
+    else if (&result == &w)
+      each_weight(store);
+    else
+      each(y, ys.data(), y.sizes[2], y.sizes[3], store);
   }
 
   void Pointwise(const Content& op) {

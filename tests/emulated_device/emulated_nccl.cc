@@ -20,7 +20,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -55,8 +54,10 @@ void Put(const std::string& path, const std::string& bytes) {
   if (rename(part.c_str(), path.c_str()) != 0) std::perror("emulated NCCL: rename");
 }
 std::string Get(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  std::string bytes(file ? static_cast<size_t>(file.tellg()) : 0, '\0');
+  file.seekg(0).read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  return bytes;
 }
 
 DType TypeOf(int type) {
@@ -234,12 +235,11 @@ Result EnqueueCollective(NcclComm handle, Header header, const void* in, size_t 
       return comm->folder + "/call" + std::to_string(call) + "." + std::to_string(rank);
     };
     const auto given = std::make_shared<bool>(false);
+    const auto there = std::make_shared<int>(0);  // ranks that have given theirs, from 0
     const auto ready = [=] {
       if (comm->gone || !*given) return comm->gone || fault.empty();
-      for (int r = 0; r < comm->ranks; ++r) {
-        if (!There(path(number, r))) return false;
-      }
-      return comm->error == kSuccess;
+      while (*there < comm->ranks && There(path(number, *there))) ++*there;
+      return *there == comm->ranks && comm->error == kSuccess;
     };
     const auto work = [=]() -> Result {
       if (comm->gone) return kSuccess;
