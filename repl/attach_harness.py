@@ -34,7 +34,7 @@ LIMIT = 120
 RECIPE = """
 local ms = require "mslua"
 local nn, ops = ms.nn, ms.ops
-local p = ms.params { steps = 2000, nap = 0.0, lr = 0.01 }
+local p = ms.params { steps = 2000, nap = 0.0, nap_until = "", lr = 0.01 }
 local Net = nn.Cell:extend "Net"
 function Net:init()
   self.weight = ms.Parameter(ms.initializer("normal", { 32, 16 }), "w")
@@ -42,8 +42,14 @@ function Net:init()
   self.matmul, self.relu, self.matmul2 = ops.MatMul(), ops.ReLU(), ops.MatMul()
 end
 function Net:construct(x) return self.matmul2(self.relu(self.matmul(x, self.weight)), self.weight2) end
+-- Each sample comes after a nap, until there is the file.
 local function source(i)
-  if p.nap > 0 then os.execute("sleep " .. p.nap) end
+  local file = p.nap_until ~= "" and io.open(p.nap_until)
+  if file then
+    file:close()
+  elseif p.nap > 0 then
+    os.execute("sleep " .. p.nap)
+  end
   return ms.rand({ 32 }, ms.float32, "x" .. i % 7), ms.rand({ 4 }, ms.float32, "y" .. i % 7)
 end
 return ms.recipe {
@@ -108,6 +114,14 @@ class Job:
             folder = os.path.join(ROOT, "mslua", f.read().strip())
         return folder if os.path.exists(folder + "/rank_0.sock") else None
 
+    def events(self):
+        """The commands that have changed the job, so far."""
+        path = self.folder + "/events.jsonl"
+        if not os.path.exists(path):
+            return []
+        with open(path, encoding="utf-8") as lines:
+            return [json.loads(line)["command"] for line in lines if line.endswith("\n")]
+
     def end(self, limit=LIMIT):
         """What it printed and the exit status, when it has ended by itself."""
         self.process.wait(timeout=limit)
@@ -118,6 +132,12 @@ class Job:
     def kill(self):
         self.process.kill()
         self.process.wait()
+
+
+def make_file(name):
+    """An empty file where jobs look for files."""
+    with open(os.path.join(ROOT, name), "w", encoding="ascii"):
+        pass
 
 
 def measured(what, seconds):

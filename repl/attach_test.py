@@ -14,8 +14,8 @@ import subprocess
 import sys
 import time
 
-from attach_harness import (DEVICE, ROOT, Job, RawClient, Terminal, attach, attach_json, check, comes, main, measured,
-                            run, step_now)
+from attach_harness import (DEVICE, ENV, LIMIT, PROGRAM, ROOT, Job, RawClient, Terminal, attach, attach_json, check,
+                            comes, main, make_file, measured, run, step_now)
 
 
 def test_commands():
@@ -47,8 +47,7 @@ def test_commands():
     saved = re.search(r"saved (\S+)", text)
     shown = run("ckpt", "verify", saved.group(1) if saved else "none")
     check("the checkpoint verifies", shown.returncode == 0, text + shown.stderr)
-    with open(job.folder + "/events.jsonl", encoding="utf-8") as events:
-        recorded = [json.loads(line)["command"] for line in events]
+    recorded = job.events()
     check("interventions are recorded", ".set lr=0.5" in recorded and ".pause" in recorded, recorded)
     done = run("stop")
     _, err, code = job.end()
@@ -59,16 +58,20 @@ def test_commands():
 def test_the_end():
     """A command that waits for a step that never comes is answered when training ends, which it does as ever."""
     for i in range(4):
-        job = Job("end%d" % i, "steps=400", "nap=0.002")
-        text, code = attach(".pause", ".step 100000")
+        job = Job("end%d" % i, "steps=400", "nap=0.1", "nap_until=ending%d" % i)
+        steps = subprocess.Popen([PROGRAM, "attach", "last", "--rw", "-e", ".pause", "-e", ".step 100000"], env=ENV,
+                                 cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        check("the command is recorded", comes(lambda: ".step 100000" in job.events()))
+        make_file("ending%d" % i)
         _, err, status = job.end()
+        text, code = steps.communicate(timeout=LIMIT)[0], steps.returncode
         check("a command that training's end overtakes", code == 2 and "training has ended" in text and status == 0,
               (text, code, err[-300:], status))
 
 
 def test_equal_bits():
     quiet = Job("quiet", "steps=300", "--no-attach").end()
-    job = Job("loud", "steps=300", "nap=0.001")
+    job = Job("loud", "steps=300", "nap=0.02", "nap_until=paused")
     pauses = 0
     try:
         while job.process.poll() is None and pauses < 6:
@@ -76,6 +79,7 @@ def test_equal_bits():
             pauses += code == 0
     except subprocess.TimeoutExpired:
         check("pauses end", False)
+    make_file("paused")
     loud = job.end()
     check("pauses and watches leave the losses bit for bit", pauses >= 1 and quiet[0] == loud[0] and quiet[0] != "",
           (pauses, quiet[0][-300:], loud[0][-300:], loud[1]))
@@ -118,7 +122,7 @@ def test_transcript():
 
 
 def test_diagnosis():
-    job = Job("d", "steps=1000000", "nap=5")
+    job = Job("d", "steps=1000000", "nap=1")
 
     def names_the_dataset():
         start = time.time()

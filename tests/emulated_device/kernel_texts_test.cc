@@ -129,7 +129,7 @@ TEST(KernelTexts, CompileForEveryArchitecture) {
   const int updates = AddUpdates(&texts);
   EXPECT_GE(updates, 29);
   // Every so many: compiling takes some 40 ms each.
-  const size_t stride = Required() ? 1 : 8;
+  const size_t stride = Required() ? 1 : 16;
   std::printf("%d operators, %zu calls in each type, %d updates, %zu kernels, every %zu compiled\n", operators,
               first.size(), updates, texts.functions.size(), stride);
   for (const char* architecture : {"sm_80", "sm_90", "sm_100", "sm_120"}) {

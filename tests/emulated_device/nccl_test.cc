@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -52,6 +53,15 @@ class Ranks {
   }
   ~Ranks() { std::filesystem::remove_all(folder_); }
   void Signal(int rank, int signal) { kill(pids_[rank], signal); }
+  // Until all have said that they are running, or a minute has passed.
+  void AwaitRunning() {
+    const MonotonicTime begin = MonotonicNow();
+    for (size_t r = 0; r < pids_.size(); ++r) {
+      while (!std::filesystem::exists(absl::StrCat(folder_, "/running_", r)) &&
+             MonotonicNow() - begin < absl::Minutes(1))
+        absl::SleepFor(absl::Milliseconds(5));
+    }
+  }
   // 0, an exit code, or minus a signal.
   int Wait(int rank) {
     int status = 0;
@@ -70,6 +80,9 @@ struct Place {
   Device* device = nullptr;
   std::shared_ptr<NcclWorld> world;
   std::string staged;  // why
+  std::string folder;
+  // Tells Ranks::AwaitRunning.
+  void SayRunning() const { std::ofstream(absl::StrCat(folder, "/running_", groups->rank())); }
   // For one call at a time.
   DeviceStream stream;
   DeviceMemory memory;
@@ -88,6 +101,7 @@ StatusOr<std::unique_ptr<Place>> Join(NcclUse use, int ordinal = -1) {
   std::filesystem::create_directories(absl::StrCat(folder, "/", options.rank));
   RETURN_IF_ERROR(testing::UseEmulatedDevice());
   auto place = std::make_unique<Place>();
+  place->folder = folder;
   ASSIGN_OR_RETURN(auto world, MakeNativeWorld(options));
   place->groups = std::make_shared<Groups>(std::move(world));
   place->groups->set_timeout(absl::Seconds(30));
@@ -247,6 +261,7 @@ TEST(Rank, UntilDeath) {
   place->groups->set_timeout(absl::Seconds(1));
   Status status = Sums(*place, 6);
   EXPECT_TRUE(status.ok()) << status;
+  place->SayRunning();
   MonotonicTime begin;
   while (status.ok()) {
     begin = MonotonicNow();
@@ -424,6 +439,7 @@ TEST(Rank, CapturedUntilDeath) {
     ASSERT_TRUE((*executable)->BindInput("x", x.data()).ok());
     status = (*executable)->Run();
     steps += status.ok() ? 1 : 0;
+    if (steps == 2) place->SayRunning();
     // As a trainer does, whose ranks agree after each step: one that skips a call does not run ahead.
     if (status.ok() && getenv("EMULATED_NCCL_FAULT") != nullptr)
       status = place->groups->world().Run(Call::Barrier().At("the end of a step").Within(absl::Seconds(10)));
@@ -636,7 +652,7 @@ TEST(Nccl, BucketsGiveTheBitsOfReductionsAlone) {
 TEST(Nccl, LostAndStoppedRanksAreNamed) {
   for (const int signal : {SIGKILL, SIGSTOP}) {
     Ranks ranks(3, "UntilDeath");
-    absl::SleepFor(absl::Milliseconds(2500));
+    ranks.AwaitRunning();
     ranks.Signal(1, signal);
     EXPECT_EQ(ranks.Wait(0), 0);
     EXPECT_EQ(ranks.Wait(2), 0);
@@ -662,7 +678,7 @@ TEST(Nccl, CallsOfACapturedStepAreWatched) {
   }
   unsetenv("EMULATED_NCCL_FAULT");
   Ranks ranks(2, "CapturedUntilDeath");
-  absl::SleepFor(absl::Milliseconds(2500));
+  ranks.AwaitRunning();
   ranks.Signal(1, SIGKILL);
   EXPECT_EQ(ranks.Wait(0), 0);
   EXPECT_EQ(ranks.Wait(1), -SIGKILL);

@@ -132,11 +132,11 @@ for rank in 0 1 2 3; do
 done
 
 # A rank that is killed.
-cuda "$mslua" train quickstart.lua -n 2 epochs=100000 --log-every 1000 --device cuda > killed.txt 2>&1 &
+cuda "$mslua" train quickstart.lua -n 2 epochs=100000 --log-every 100 --device cuda > killed.txt 2>&1 &
 job=$!
-for _ in 1 2 3 4 5 6 7 8 9 10; do
-  sleep 1
-  grep -q loss killed.txt && break
+until grep -q loss killed.txt; do
+  kill -0 $job 2> /dev/null || break
+  sleep 0.1
 done
 begun=$(date +%s)
 kill -KILL $(ours 1) || fail "killed: rank 1 is not there"

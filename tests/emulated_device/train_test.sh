@@ -56,7 +56,7 @@ golden() {
   alike "${name}_bf16" 1e-2 10 "$@" train.amp=bf16
 }
 golden quickstart "$recipes/quickstart.lua"
-golden lenet "$recipes/lenet_mnist.lua" data_path=mnist batch_size=8
+golden lenet "$recipes/lenet_mnist.lua" data_path=mnist batch_size=4
 golden char_gpt "$recipes/char_gpt.lua" --preset smoke data_path=text block=16 batch_size=4
 # At its own rate of learning the losses of so small a batch differ between two CPUs too.
 golden resnet18 "$recipes/resnet18_cifar10.lua" --preset smoke data_path=cifar batch_size=8 width=4 lr=0.01
@@ -72,7 +72,7 @@ without() {
   expect "$name without libraries" 0 ""
   near "$name without libraries" "$tolerance" "$name.cpu/rank_0.log" "$name.plain/rank_0.log"
 }
-without lenet 1e-5 10 "$recipes/lenet_mnist.lua" data_path=mnist batch_size=8
+without lenet 1e-5 10 "$recipes/lenet_mnist.lua" data_path=mnist batch_size=4
 without char_gpt_bf16 1e-2 10 "$recipes/char_gpt.lua" --preset smoke data_path=text block=16 batch_size=4 train.amp=bf16
 
 # Which of them a node runs in.
@@ -80,7 +80,7 @@ names() {
   run cuda "$mslua" prof "$@" --device cuda --steps 1
   for name in cudnn cublas; do expect "mslua prof $1" 0 "$name"; done
 }
-names "$recipes/lenet_mnist.lua" data_path=mnist batch_size=8
+names "$recipes/lenet_mnist.lua" data_path=mnist batch_size=4
 names "$recipes/char_gpt.lua" --preset smoke data_path=text block=16 batch_size=4 train.amp=bf16
 run plain "$mslua" doctor
 expect "doctor without cuDNN" 0 "libcudnn.so.9 was not found"
@@ -100,7 +100,7 @@ expect "a shared device" 0 ""
 train() {
   out=$1
   shift
-  run cuda "$mslua" train "$here/tests/recovery/lenet.lua" samples=320 epochs=2 --log-every 1 --out "$out" "$@"
+  run cuda "$mslua" train "$here/tests/recovery/lenet.lua" samples=160 epochs=2 --log-every 1 --out "$out" "$@"
   expect "$out" 0 ""
 }
 train whole --device cuda
