@@ -198,6 +198,7 @@ TEST_P(CudnnPlans, OddSizesArePlannedOrRefused) {
       ConvolutionShape shape;
       shape.type = std::array<DType, 3>{DType::kF32, DType::kBF16, DType::kF16}[static_cast<size_t>(k / 6)];
       shape.kind = static_cast<ConvolutionKind>(k % 3);
+      if (!kAll && shape.type == DType::kF16) continue;
       shape.channels_last = k / 3 % 2 == 0;
       shape.x = c.x;
       shape.w = c.w;

@@ -21,6 +21,8 @@ printf '#!/bin/sh\necho "[  PASSED  ] 1 test."\n' > "$work/bin/nccl_test"
 chmod +x "$work/bin/operators_test" "$work/bin/cudnn_test" "$work/bin/nccl_test"
 echo '{"commit": "0123abc", "date": "2026-01-01"}' > "$work/manifest.json"
 for name in libcuda.so.1 libnvrtc.so.12 libcublasLt.so.12; do ln -s "$emulated" "$work/cuda/$name"; done
+# One compute thread a rank, as its ranks outnumber the cores.
+export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 export HOME=$work XDG_RUNTIME_DIR=$work XDG_CACHE_HOME=$work/cache
 cd "$work" || exit 1
 

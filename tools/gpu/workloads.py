@@ -3,6 +3,7 @@ import json
 import os
 import statistics
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -53,15 +54,19 @@ class Workloads:
         if limit <= 0:
             raise RuntimeError("no time was left")
         begin = time.time()
-        process = subprocess.Popen(command, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   universal_newlines=True)
-        memory, timer = PeakMemory(process.pid), threading.Timer(limit, process.kill)
-        timer.start()
-        first = process.stdout.readline()
-        start = time.time() - begin
-        out, problem = process.communicate()
-        timer.cancel()
-        peak = memory.end()
+        with tempfile.TemporaryFile("w+") as errors:
+            process = subprocess.Popen(command, env=self.env, stdout=subprocess.PIPE, stderr=errors,
+                                       universal_newlines=True)
+            memory, timer = PeakMemory(process.pid), threading.Timer(limit, process.kill)
+            timer.start()
+            first = process.stdout.readline()
+            start = time.time() - begin
+            out = process.stdout.read()
+            process.wait()
+            timer.cancel()
+            peak = memory.end()
+            errors.seek(0)
+            problem = errors.read()
         if process.returncode != 0:
             last = (problem.strip().splitlines() or ["exit code %d" % process.returncode])[-1]
             raise RuntimeError("not finished in the time that was left" if process.returncode == -9 else last)
@@ -73,6 +78,8 @@ class Workloads:
         found, peak, start = self.lines(
             [self.places["program"], "prof", os.path.join(self.places["training"], recipe)] + arguments + amp +
             ["--device", "cuda", "--steps-only", "--json", "--steps", str(self.options.steps or steps)])
+        if not found or "step_ms" not in found[-1]:
+            raise RuntimeError("mslua prof printed no time of a step")
         return dict(found[-1], peak_mb=peak, first_step_s=start)
 
     def torch(self, name, dtype, ways):
