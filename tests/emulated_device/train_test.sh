@@ -10,7 +10,8 @@ for name in libcuda.so.1 libnvrtc.so.12; do ln -s "$emulated" "cuda/$name" && ln
 for name in libcublasLt.so.12 libcudnn.so.9; do ln -s "$emulated" "cuda/$name"; done
 export XDG_CACHE_HOME=$TEST_TMPDIR/cache
 cuda() { MSLUA_CUDA_LIBRARIES=$TEST_TMPDIR/cuda "$@"; }
-plain() { MSLUA_CUDA_LIBRARIES=$TEST_TMPDIR/plain "$@"; }  # without cuBLASLt and cuDNN
+# Without cuBLASLt and cuDNN.
+plain() { EMULATED_DEVICE_OPTIMIZE=1 MSLUA_CUDA_LIBRARIES=$TEST_TMPDIR/plain "$@"; }
 
 # near NAME TOLERANCE FILE FILE: the numbers of the loss lines of two logs.
 near() {
@@ -57,9 +58,9 @@ golden() {
 }
 golden quickstart "$recipes/quickstart.lua"
 golden lenet "$recipes/lenet_mnist.lua" data_path=mnist batch_size=4
-golden char_gpt "$recipes/char_gpt.lua" --preset smoke data_path=text block=16 batch_size=4
+golden char_gpt "$recipes/char_gpt.lua" --preset smoke data_path=text block=16 batch_size=2
 # At its own rate of learning the losses of so small a batch differ between two CPUs too.
-golden resnet18 "$recipes/resnet18_cifar10.lua" --preset smoke data_path=cifar batch_size=8 width=4 lr=0.01
+golden resnet18 "$recipes/resnet18_cifar10.lua" --preset smoke data_path=cifar batch_size=4 width=4 lr=0.01
 alike batch_norm 1e-4 10 "$here/tests/recovery/lenet.lua" samples=320
 # Batches of four images make its losses differ between two CPUs too, from the second step on.
 alike resnet50 1e-4 1 "$recipes/resnet50_cifar10.lua" --preset smoke data_path=cifar batch_size=4 width=4
@@ -73,7 +74,7 @@ without() {
   near "$name without libraries" "$tolerance" "$name.cpu/rank_0.log" "$name.plain/rank_0.log"
 }
 without lenet 1e-5 10 "$recipes/lenet_mnist.lua" data_path=mnist batch_size=4
-without char_gpt_bf16 1e-2 10 "$recipes/char_gpt.lua" --preset smoke data_path=text block=16 batch_size=4 train.amp=bf16
+without char_gpt_bf16 1e-2 10 "$recipes/char_gpt.lua" --preset smoke data_path=text block=16 batch_size=2 train.amp=bf16
 
 # Which of them a node runs in.
 names() {
@@ -81,7 +82,7 @@ names() {
   for name in cudnn cublas; do expect "mslua prof $1" 0 "$name"; done
 }
 names "$recipes/lenet_mnist.lua" data_path=mnist batch_size=4
-names "$recipes/char_gpt.lua" --preset smoke data_path=text block=16 batch_size=4 train.amp=bf16
+names "$recipes/char_gpt.lua" --preset smoke data_path=text block=16 batch_size=2 train.amp=bf16
 run plain "$mslua" doctor
 expect "doctor without cuDNN" 0 "libcudnn.so.9 was not found"
 

@@ -64,12 +64,13 @@ def sanitizer():
     return found
 
 
-def describe():
-    """Names and versions, by what they are of; None: not there."""
+def describe(peers=True):
+    """Names and versions, by what they are of, PyTorch's only with peers; None: not there."""
     fields = "name,driver_version,memory.total,compute_cap"
     return {
         "devices": (output_of(["nvidia-smi", "--query-gpu=" + fields, "--format=csv,noheader"]) or "").splitlines(),
-        "torch": output_of(["python3", "-c", "import torch; print(torch.__version__, torch.version.cuda)"]),
+        "torch": output_of(["python3", "-c", "import torch; print(torch.__version__, torch.version.cuda)"])
+        if peers else None,
         "compute-sanitizer": sanitizer(),
         "cores": os.cpu_count(),
     }
