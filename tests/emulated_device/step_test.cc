@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <string>
@@ -121,108 +122,141 @@ TEST_F(StepTest, StepsThatAreBegunAheadGiveTheSameBitsInAHundredOrdersOfStreams)
   EXPECT_EQ(Train(2, 1, /*check=*/true), wanted);
 }
 
-// The updates of every optimizer over tensors of several sizes, whose last elements fill no block or no 16 bytes: in
-// one launch where they are elementwise, and in any case with the bits of launches one by one.
-TEST_F(StepTest, UpdatesInOneLaunchHaveTheBitsOfUpdatesAlone) {
+// A rule of an optimizer with the attributes of one sample.
+struct UpdateRule {
+  const OpDef* op;
+  const Sample* sample;
+};
+
+// Adds the rule's updates of tensors of several sizes, whose last elements fill no block or no 16 bytes; names begin
+// with `prefix`. False where the rule is not one of equal shapes.
+bool AddUpdates(const UpdateRule& rule, DType type, const std::string& prefix, GraphBuilder& g) {
   const std::vector<Shape> shapes = {{3, 7}, {64}, {2}, {1000, 5}, {4096}, {8193}};
-  int rules = 0, together = 0;
-  for (const OpDef& op : Operators().all()) {
-    if (!absl::StartsWith(op.name, "apply_")) continue;
-    for (const Sample& sample : op.samples) {
-      for (const DType type : {DType::kF32, DType::kBF16}) {
-        GraphBuilder g;
-        std::map<size_t, Value> scalars;  // by operand, the same for all tensors
-        bool fits = true;
-        for (size_t s = 0; s < shapes.size(); ++s) {
-          std::vector<Value> in;
-          std::vector<std::string> stored;
-          for (size_t i = 0; i < sample.inputs.size(); ++i) {
-            const TensorType& t = sample.inputs[i];
-            const bool tensor = t.shape == sample.inputs[0].shape;
-            fits = fits && (tensor || t.shape.empty());
-            if (!tensor && s == 0) scalars[i] = g.Input(absl::StrCat("n", i), kScalar, {DType::kF32, {}});
-            if (!tensor) in.push_back(scalars[i]);
-            if (!tensor) continue;
-            const std::string name = absl::StrCat("t", s, ".", i);
-            in.push_back(g.Input(name,
-                                 i == 1   ? kData
-                                 : i == 0 ? kParameter
-                                          : kState,
-                                 {i < 2 ? type : t.dtype, shapes[s]}));
-            if (i != 1) stored.push_back(name);
-          }
-          if (!fits) break;
-          const std::vector<Value> next = g.OpMulti(op.name, in, sample.attrs);
-          for (size_t o = 0; o < next.size() && o < stored.size(); ++o) {
-            // A wrapper's result is a gradient.
-            fits = fits && g.graph().TypeOf(next[o]) == g.graph().nodes[g.graph().FindInput(stored[o])].outputs[0];
-            g.Output(absl::StrCat("new ", stored[o]), next[o], stored[o]);
-          }
-        }
-        const auto graph = g.Finish();
-        if (!fits || !graph.ok()) continue;  // means of rows and columns; a state that has the parameter's type
-        std::string bits[2];
-        for (const bool alone : {false, true}) {
-          Store store;
-          std::vector<std::vector<char>> gradients;
-          const auto fill = [&](const TensorType& t, void* to, int64_t from) {
-            for (int64_t e = 0; e < t.elements(); ++e)
-              StoreDouble(t.dtype, to, e, 0.01 * static_cast<double>(1 + (e * 7 + from * 13) % 101));
-          };
-          for (const int32_t i : graph->Inputs()) {
-            const Node& n = graph->nodes[i];
-            const std::string& kind = n.attrs.Str("kind");
-            if (kind != kParameter && kind != kState) continue;
-            const auto t = store.Add(n.attrs.Str("name"), kind, n.outputs[0]);
-            ASSERT_TRUE(t.ok()) << t.status();
-            fill(t->type, t->data, i);
-          }
-          CompileOptions options;
-          options.device = device_;
-          device_->CheckLaunches(alone);
-          const auto e = Executable::Compile(*graph, &store, options);
-          ASSERT_TRUE(e.ok()) << op.name << ": " << e.status();
-          for (const int32_t i : graph->Inputs()) {
-            const Node& n = graph->nodes[i];
-            const std::string& name = n.attrs.Str("name");
-            if (n.attrs.Str("kind") == kScalar && (*e)->graph().FindInput(name) >= 0) {
-              ASSERT_TRUE((*e)->SetScalar(name, sample.low > 0 ? sample.low : 0.3).ok());
-            }
-            if (n.attrs.Str("kind") != kData) continue;
-            gradients.emplace_back(static_cast<size_t>(n.outputs[0].bytes()));
-            fill(n.outputs[0], gradients.back().data(), i);
-            ASSERT_TRUE((*e)->BindInput(name, gradients.back().data()).ok());
-          }
-          // The second and the third run are captured.
-          for (int run = 0; run < 3; ++run) {
-            const Status status = (*e)->Run();
-            ASSERT_TRUE(status.ok()) << op.name << ": " << status;
-          }
-          for (const GraphOutput& o : graph->outputs) {
-            const auto value = store.Read(*store.Find(o.updates));
-            ASSERT_TRUE(value.ok()) << value.status();
-            bits[alone] += Bits(*value);
-          }
-          if (alone) continue;
-          // Launches of more than numbers, and whether there is anything but updates.
-          int launches = 0;
-          bool elementwise = true;
-          for (const auto& [node, kernel] : (*e)->launches()) {
-            const Node& n = (*e)->graph().nodes[node];
-            elementwise = elementwise && n.op->name == "fused";
-            launches += n.outputs[0].elements() > 1;
-          }
-          ++rules;
-          if (!elementwise) continue;
-          ++together;
-          EXPECT_EQ(launches, 1) << op.name << " " << Name(type) << "\n" << ToString((*e)->graph());
-        }
-        EXPECT_EQ(bits[0], bits[1]) << op.name << " " << Name(type);
+  std::map<size_t, Value> scalars;  // by operand, the same for all tensors
+  const std::vector<TensorType>& inputs = rule.sample->inputs;
+  for (size_t s = 0; s < shapes.size(); ++s) {
+    std::vector<Value> in;
+    std::vector<std::string> stored;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const TensorType& t = inputs[i];
+      const bool tensor = t.shape == inputs[0].shape;
+      if (!tensor && !t.shape.empty()) return false;  // means of rows and columns
+      if (!tensor && s == 0) scalars[i] = g.Input(absl::StrCat(prefix, "n", i), kScalar, {DType::kF32, {}});
+      if (!tensor) in.push_back(scalars[i]);
+      if (!tensor) continue;
+      const std::string name = absl::StrCat(prefix, "t", s, ".", i);
+      in.push_back(g.Input(name, i == 1 ? kData : i == 0 ? kParameter : kState, {i < 2 ? type : t.dtype, shapes[s]}));
+      if (i != 1) stored.push_back(name);
+    }
+    const std::vector<Value> next = g.OpMulti(rule.op->name, in, rule.sample->attrs);
+    for (size_t o = 0; o < next.size() && o < stored.size(); ++o) {
+      // A wrapper's result is a gradient.
+      if (g.graph().TypeOf(next[o]) != g.graph().nodes[g.graph().FindInput(stored[o])].outputs[0]) return false;
+      g.Output(absl::StrCat("new ", stored[o]), next[o], stored[o]);
+    }
+  }
+  return true;
+}
+
+// The updates of every optimizer: in one launch where they are elementwise, and in any case with the bits of launches
+// one by one.
+TEST_F(StepTest, UpdatesInOneLaunchHaveTheBitsOfUpdatesAlone) {
+  int updates = 0, together = 0;
+  // Some in one graph, each with a line of its own: fewer programs to compile.
+  constexpr size_t kTogether = 4;
+  std::map<DType, std::vector<std::vector<UpdateRule>>> parts;
+  for (const DType type : {DType::kF32, DType::kBF16}) {
+    for (const OpDef& op : Operators().all()) {
+      if (!absl::StartsWith(op.name, "apply_")) continue;
+      for (const Sample& sample : op.samples) {
+        GraphBuilder alone;
+        if (!AddUpdates({&op, &sample}, type, "", alone) || !alone.Finish().ok()) continue;  // types that do not fit
+        if (parts[type].empty() || parts[type].back().size() == kTogether) parts[type].emplace_back();
+        parts[type].back().push_back({&op, &sample});
+        ++updates;
       }
     }
   }
+  const auto check = [&](DType type, const std::vector<UpdateRule>& rules) {
+    GraphBuilder all;
+    for (size_t r = 0; r < rules.size(); ++r) {
+      auto line = std::make_shared<Location>();
+      line->file = rules[r].op->name;
+      line->line = static_cast<int>(r);
+      all.SetLocation(line);
+      AddUpdates(rules[r], type, absl::StrCat(r, " "), all);
+    }
+    const auto graph = all.Finish();
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    const auto rule_of = [](const std::string& name) { return std::atoi(name.c_str()); };
+    std::vector<std::string> bits[2];
+    for (const bool alone : {false, true}) {
+      bits[alone].resize(rules.size());
+      Store store;
+      std::vector<std::vector<char>> gradients;
+      const auto fill = [&](const TensorType& t, void* to, int64_t from) {
+        for (int64_t e = 0; e < t.elements(); ++e)
+          StoreDouble(t.dtype, to, e, 0.01 * static_cast<double>(1 + (e * 7 + from * 13) % 101));
+      };
+      for (const int32_t i : graph->Inputs()) {
+        const Node& n = graph->nodes[i];
+        const std::string& kind = n.attrs.Str("kind");
+        if (kind != kParameter && kind != kState) continue;
+        const auto t = store.Add(n.attrs.Str("name"), kind, n.outputs[0]);
+        ASSERT_TRUE(t.ok()) << t.status();
+        fill(t->type, t->data, i);
+      }
+      CompileOptions options;
+      options.device = device_;
+      device_->CheckLaunches(alone);
+      const auto e = Executable::Compile(*graph, &store, options);
+      ASSERT_TRUE(e.ok()) << e.status();
+      for (const int32_t i : graph->Inputs()) {
+        const Node& n = graph->nodes[i];
+        const std::string& name = n.attrs.Str("name");
+        if (n.attrs.Str("kind") == kScalar && (*e)->graph().FindInput(name) >= 0) {
+          const double low = rules[static_cast<size_t>(rule_of(name))].sample->low;
+          ASSERT_TRUE((*e)->SetScalar(name, low > 0 ? low : 0.3).ok());
+        }
+        if (n.attrs.Str("kind") != kData) continue;
+        gradients.emplace_back(static_cast<size_t>(n.outputs[0].bytes()));
+        fill(n.outputs[0], gradients.back().data(), i);
+        ASSERT_TRUE((*e)->BindInput(name, gradients.back().data()).ok());
+      }
+      // The second and the third run are captured.
+      for (int run = 0; run < 3; ++run) {
+        const Status status = (*e)->Run();
+        ASSERT_TRUE(status.ok()) << status;
+      }
+      for (const GraphOutput& o : graph->outputs) {
+        const auto value = store.Read(*store.Find(o.updates));
+        ASSERT_TRUE(value.ok()) << value.status();
+        bits[alone][static_cast<size_t>(rule_of(o.updates))] += Bits(*value);
+      }
+      if (alone) continue;
+      // Launches of more than numbers, and whether there is anything but updates.
+      std::vector<int> launches(rules.size(), 0);
+      std::vector<bool> elementwise(rules.size(), true);
+      for (const auto& [node, kernel] : (*e)->launches()) {
+        const Node& n = (*e)->graph().nodes[node];
+        ASSERT_NE(n.location, nullptr) << n.op->name;
+        const auto rule = static_cast<size_t>(n.location->line);
+        elementwise[rule] = elementwise[rule] && n.op->name == "fused";
+        launches[rule] += n.outputs[0].elements() > 1;
+      }
+      for (size_t r = 0; r < rules.size(); ++r) {
+        if (!elementwise[r]) continue;
+        ++together;
+        EXPECT_EQ(launches[r], 1) << rules[r].op->name << " " << Name(type);
+      }
+    }
+    for (size_t r = 0; r < rules.size(); ++r) EXPECT_EQ(bits[0][r], bits[1][r]) << rules[r].op->name << " " << Name(type);
+  };
+  for (const auto& [type, all] : parts) {
+    for (const std::vector<UpdateRule>& rules : all) check(type, rules);
+  }
   device_->CheckLaunches(false);
-  std::printf("%d updates, %d of them elementwise\n", rules, together);
+  std::printf("%d updates, %d of them elementwise\n", updates, together);
   EXPECT_GE(together, 29);
 }
 
