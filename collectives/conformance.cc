@@ -227,7 +227,7 @@ void CheckCollectives(Communicator& comm, const ConformanceOptions& options) {
     }
   }
   for (int root = 0; root < std::min(n, 4); ++root) CheckAll(comm, DType::kF32, 5, root, options.rank_order);
-  const int64_t large = std::max<int64_t>(5000, options.large / n);
+  const int64_t large = std::max<int64_t>(std::min<int64_t>(5000, options.large), options.large / n);
   CheckAll(comm, DType::kF32, large, n - 1, options.rank_order);
   CheckAll(comm, DType::kBF16, large - 1, 0, options.rank_order);
   EXPECT_TRUE(comm.Run(Call::Barrier()).ok());

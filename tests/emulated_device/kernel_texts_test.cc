@@ -132,7 +132,9 @@ TEST(KernelTexts, CompileForEveryArchitecture) {
   const size_t stride = Required() ? 1 : 16;
   std::printf("%d operators, %zu calls in each type, %d updates, %zu kernels, every %zu compiled\n", operators,
               first.size(), updates, texts.functions.size(), stride);
-  for (const char* architecture : {"sm_80", "sm_90", "sm_100", "sm_120"}) {
+  for (const std::string architecture : {"sm_80", "sm_90", "sm_100", "sm_120"}) {
+    // The oldest and the newest, or all.
+    if (!Required() && architecture != "sm_80" && architecture != "sm_120") continue;
     std::string program = DevicePrelude();
     for (size_t i = 0; i < texts.functions.size(); i += stride) program += texts.functions[i];
     const Compiled compiled = Compile((*nvrtc)->call, program, architecture);
@@ -140,7 +142,7 @@ TEST(KernelTexts, CompileForEveryArchitecture) {
     for (const int number : compiled.spilled)
       ADD_FAILURE() << architecture << ": spills: " << texts.functions[static_cast<size_t>(number)];
     EXPECT_LE(compiled.most_registers, 64) << architecture;
-    std::printf("%s: %d kernels, %d with spills, at most %d registers\n", architecture, compiled.kernels,
+    std::printf("%s: %d kernels, %d with spills, at most %d registers\n", architecture.c_str(), compiled.kernels,
                 static_cast<int>(compiled.spilled.size()), compiled.most_registers);
   }
 }

@@ -97,9 +97,12 @@ StatusOr<std::unique_ptr<Place>> Join(NcclUse use, int ordinal = -1) {
   options.folder = folder;
   // Of the emulated NCCL: gone with the test.
   setenv("EMULATED_NCCL_FOLDER", folder, 1);
+  const char* const scratch = getenv("TEST_TMPDIR");
+  const std::string cache = scratch != nullptr ? scratch : folder;  // of kernels, for all ranks of the test
   setenv("TEST_TMPDIR", absl::StrCat(folder, "/", options.rank).c_str(), 1);
   std::filesystem::create_directories(absl::StrCat(folder, "/", options.rank));
   RETURN_IF_ERROR(testing::UseEmulatedDevice());
+  setenv("XDG_CACHE_HOME", cache.c_str(), 1);
   auto place = std::make_unique<Place>();
   place->folder = folder;
   ASSIGN_OR_RETURN(auto world, MakeNativeWorld(options));
