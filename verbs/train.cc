@@ -7,7 +7,7 @@ DEFINE_string(out, "", "run folder: logs, metrics, checkpoints (default runs/<id
 DEFINE_string(resume, "", "resume from a checkpoint");
 DEFINE_string(init_from, "", "start with a checkpoint's weights, where the network has them");
 DEFINE_string(progress, "auto", "the live status line; auto: on a terminal");
-DEFINE_string(log_every, "1", "print the loss every N steps of the training or once an epoch");
+DEFINE_string(log_every, "1", "print the loss every N steps or once an epoch");
 DEFINE_int64(fast_dev_run, 0, "N steps of training and of eval, nothing saved");
 DEFINE_int64(overfit, 0, "train on the first N batches only");
 DEFINE_string(profile, "", "trace N steps from step S, for Perfetto");
