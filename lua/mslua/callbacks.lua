@@ -63,7 +63,8 @@ function Callback:add_to(spec)
 end
 
 local bind_loss = args.signature("LossMonitor", {
-  { "per_print_times", "integer", 1, min = 0, unit = "steps", doc = "a line is printed every so many steps of the training; 0: none" },
+  { "per_print_times", "integer", 1, min = 0, unit = "steps",
+    doc = "a line is printed every so many steps of the training; 0: none" },
 })
 
 --- Prints `epoch: 1 step: 156, loss is 2.0084016` every per_print_times steps; 0: never.

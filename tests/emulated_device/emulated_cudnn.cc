@@ -358,9 +358,7 @@ class Run {
       }
     };
     double* const image = xs.data() + (before[0] * width + before[1]) * channels;
-    const auto load = [](const Tensor& t) {
-      return [&t](size_t at, double* element) { *element = t.values[at]; };
-    };
+    const auto load = [](const Tensor& t) { return [&t](size_t at, double* element) { *element = t.values[at]; }; };
     if (&result != &x) each(x, image, height, width, load(x));
     if (&result != &w) each_weight(load(w));
     if (&result != &y) each(y, ys.data(), y.sizes[2], y.sizes[3], load(y));

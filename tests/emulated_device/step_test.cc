@@ -250,7 +250,8 @@ TEST_F(StepTest, UpdatesInOneLaunchHaveTheBitsOfUpdatesAlone) {
         EXPECT_EQ(launches[r], 1) << rules[r].op->name << " " << Name(type);
       }
     }
-    for (size_t r = 0; r < rules.size(); ++r) EXPECT_EQ(bits[0][r], bits[1][r]) << rules[r].op->name << " " << Name(type);
+    for (size_t r = 0; r < rules.size(); ++r)
+      EXPECT_EQ(bits[0][r], bits[1][r]) << rules[r].op->name << " " << Name(type);
   };
   for (const auto& [type, all] : parts) {
     for (const std::vector<UpdateRule>& rules : all) check(type, rules);
