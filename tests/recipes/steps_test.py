@@ -143,6 +143,8 @@ check(len(losses) == 32, whole)
 for total, critic, maker in losses:
     check(abs(total - critic - maker) <= 1e-6 * total, (total, critic, maker))
 check(losses[-1][1] < losses[0][1], "the critic learns: %s" % losses)
+# Every so many steps of the training, whose epochs have 8.
+check(lines(run("train", "r.lua", "--out", "thin", "--log-every", "10")) == losses[9::10], "every tenth loss")
 with open("whole/metrics.jsonl") as f:
     record = json.loads(f.readline())
 check({"loss", "critic_loss", "maker_loss", "critic_lr", "maker_lr"} <= set(record), record)
