@@ -42,12 +42,25 @@ for row in "every operator against float64 | ok | 3 operators" \
   "convolutions, attention by cuDNN | ok | 104 calls" \
   "a resumed run is an uninterrupted one | ok | 24 losses" \
   "2 ranks that share a device | ok" "4 ranks that share a device | ok" "trainings | not run | left out" \
-  "NCCL with one rank: every collective | ok" "NCCL between devices | not run" \
+  "PyTorch, its CUDA | left out by --no-peers" "NCCL with one rank: every collective | ok" "NCCL between devices | not run" \
   "| quick start, f32 | " "GPT-2, 16 x 1024" "0123abc"; do
   grep -qF "$row" out/gpu_check.md || fail "the report has no '$row': $(cat out/gpu_check.md)"
 done
 python3 -c 'import json; found = json.load(open("out/gpu_check.json")); assert found["workloads"][0]["mslua_ms"] > 0' ||
   fail "gpu_check.json"
+
+# A program that ends at once, and one that prints no time.
+python3 - << 'PY' || fail "lines of a workload"
+import os, sys
+sys.path.insert(0, "tools/gpu")
+import workloads
+bench = workloads.Workloads({"program": "true", "training": ""}, os.environ, lambda: 60, None)
+lines, _, _ = bench.lines(["printf", r'{"a": 1}\n{"b": 2}\n'])
+assert lines == [{"a": 1}, {"b": 2}], lines
+bench.options = type("Options", (), {"steps": 1, "rounds": 1, "peers": False, "autotune": False})
+bench.measure("quick start", "f32")
+assert bench.rows[0]["problems"] == ["mslua: mslua prof printed no time of a step"], bench.rows
+PY
 
 printf '#!/bin/sh\necho "%s, 2 failures"\nexit 1\n' "$counts" > bin/operators_test
 out=$(tools/gpu_check run --out bad --sections operators 2>&1)

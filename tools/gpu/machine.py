@@ -65,12 +65,13 @@ def sanitizer():
 
 
 def describe(peers=True):
-    """Names and versions, by what they are of, PyTorch's only with peers; None: not there."""
+    """Names and versions, by what they are of; None: not there. PyTorch, which takes seconds to load, is left out where
+    peers are."""
     fields = "name,driver_version,memory.total,compute_cap"
+    torch = ["python3", "-c", "import torch; print(torch.__version__, torch.version.cuda)"]
     return {
         "devices": (output_of(["nvidia-smi", "--query-gpu=" + fields, "--format=csv,noheader"]) or "").splitlines(),
-        "torch": output_of(["python3", "-c", "import torch; print(torch.__version__, torch.version.cuda)"])
-        if peers else None,
+        "torch": output_of(torch) if peers else "left out by --no-peers",
         "compute-sanitizer": sanitizer(),
         "cores": os.cpu_count(),
     }
