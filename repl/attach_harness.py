@@ -73,12 +73,16 @@ def run(*args, timeout=LIMIT):
     return subprocess.run([PROGRAM, *args], env=ENV, cwd=ROOT, capture_output=True, text=True, timeout=timeout)
 
 
-def attach(*commands, rw=True, more=()):
-    """The answers as text, and the exit status."""
+def attach_arguments(*commands, rw=True, more=()):
     args = ["attach", "last"] + (["--rw"] if rw else []) + list(more)
     for c in commands:
         args += ["-e", c]
-    done = run(*args)
+    return args
+
+
+def attach(*commands, **options):
+    """The answers as text, and the exit status."""
+    done = run(*attach_arguments(*commands, **options))
     return done.stdout + done.stderr, done.returncode
 
 

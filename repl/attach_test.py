@@ -14,8 +14,8 @@ import subprocess
 import sys
 import time
 
-from attach_harness import (DEVICE, ENV, LIMIT, PROGRAM, ROOT, Job, RawClient, Terminal, attach, attach_json, check,
-                            comes, main, make_file, measured, run, step_now)
+from attach_harness import (DEVICE, ENV, LIMIT, PROGRAM, ROOT, Job, RawClient, Terminal, attach, attach_arguments,
+                            attach_json, check, comes, main, make_file, measured, run, step_now)
 
 
 def test_commands():
@@ -59,8 +59,8 @@ def test_the_end():
     """A command that waits for a step that never comes is answered when training ends, which it does as ever."""
     for i in range(4):
         job = Job("end%d" % i, "steps=400", "nap=0.1", "nap_until=ending%d" % i)
-        steps = subprocess.Popen([PROGRAM, "attach", "last", "--rw", "-e", ".pause", "-e", ".step 100000"], env=ENV,
-                                 cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        steps = subprocess.Popen([PROGRAM, *attach_arguments(".pause", ".step 100000")], env=ENV, cwd=ROOT,
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         check("the command is recorded", comes(lambda: ".step 100000" in job.events()))
         make_file("ending%d" % i)
         _, err, status = job.end()
