@@ -193,9 +193,9 @@ struct Emulation {
   }
 
   bool GuardsIntact() const {
-    const std::string guard(kGuard, static_cast<char>(kGuardByte));
+    static const std::string guard(kGuard, static_cast<char>(kGuardByte));
     for (const auto& [at, a] : allocations) {
-      const auto intact = [&guard](const char* p) { return std::memcmp(p, guard.data(), kGuard) == 0; };
+      const auto intact = [](const char* p) { return std::memcmp(p, guard.data(), kGuard) == 0; };
       if (!intact(at - kGuard) || !intact(at + a.bytes)) return false;
     }
     return true;
