@@ -42,7 +42,8 @@ for row in "every operator against float64 | ok | 3 operators" \
   "convolutions, attention by cuDNN | ok | 104 calls" \
   "a resumed run is an uninterrupted one | ok | 24 losses" \
   "2 ranks that share a device | ok" "4 ranks that share a device | ok" "trainings | not run | left out" \
-  "PyTorch, its CUDA | left out by --no-peers" "NCCL with one rank: every collective | ok" "NCCL between devices | not run" \
+  "PyTorch, its CUDA | left out by --no-peers" \
+  "NCCL with one rank: every collective | ok" "NCCL between devices | not run" \
   "| quick start, f32 | " "GPT-2, 16 x 1024" "0123abc"; do
   grep -qF "$row" out/gpu_check.md || fail "the report has no '$row': $(cat out/gpu_check.md)"
 done
