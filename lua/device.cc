@@ -81,7 +81,10 @@ StatusOr<Device*> OpenDeviceOf(Session& session) {
 
 StatusOr<Device*> DeviceOf(Session& session) {
   ASSIGN_OR_RETURN(Device* const device, OpenDeviceOf(session));
-  if (device != nullptr) device->CheckLaunches(OptionBool(session.lua(), "device_check"));
+  if (device != nullptr) {
+    device->CheckLaunches(OptionBool(session.lua(), "device_check"));
+    device->AllowTf32({OptionBool(session.lua(), "conv_allow_tf32"), OptionBool(session.lua(), "matmul_allow_tf32")});
+  }
   return device;
 }
 

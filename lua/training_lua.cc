@@ -237,7 +237,8 @@ StatusOr<TrainSpec> ReadStep(lua_State* L) {
   TrainSpec spec;
   RETURN_IF_ERROR(ReadTrainSpec(L, &spec));
   ASSIGN_OR_RETURN(spec.amp, ReadAmp(L));
-  for (const char* option : {"denormals", "reference_kernels", "vector_products"})
+  for (const char* option :
+       {"denormals", "reference_kernels", "vector_products", "conv_allow_tf32", "matmul_allow_tf32"})
     absl::StrAppend(&spec.context, "context.", option, " ", OptionBool(L, option), "\n");
   return spec;
 }

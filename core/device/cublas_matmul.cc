@@ -62,7 +62,11 @@ Status CublasMatmul::Init(const MatmulShape& s) {
   ASSIGN_OR_RETURN(handle_, HandleOf(library_));
   f64_ = s.type == DType::kF64;
   workspace_bytes_ = WorkspaceOf(s);
-  RETURN_IF_BLAS_ERROR(cublasLtMatmulDescCreate, &matmul_, f64_ ? cuda::kCompute64 : cuda::kCompute32,
+  const bool tf32 = s.tf32 && s.type == DType::kF32;
+  RETURN_IF_BLAS_ERROR(cublasLtMatmulDescCreate, &matmul_,
+                       f64_   ? cuda::kCompute64
+                       : tf32 ? cuda::kComputeTf32
+                              : cuda::kCompute32,
                        f64_ ? cuda::kReal64 : cuda::kReal32);
   const int first = s.transpose_b ? 1 : 0, second = s.transpose_a ? 1 : 0;
   RETURN_IF_BLAS_ERROR(cublasLtMatmulDescSetAttribute, matmul_, cuda::kTransposeA, &first, sizeof first);

@@ -12,11 +12,12 @@
 namespace mslua {
 
 // y [batch, m, n] = op(a) op(b), row-major and dense: a is [batch, m, k], transposed [batch, k, m]; b likewise. f32,
-// f64, bf16 and f16; 16-bit products are added in f32, f32 is f32 (no TF32).
+// f64, bf16 and f16; 16-bit products are added in f32.
 struct MatmulShape {
   DType type = DType::kF32;
   int64_t batch = 1, m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
+  bool tf32 = false;  // f32 operands may be rounded to TF32
   // What becomes of the product, for one matrix of f32 or 16 bits: y = gelu(product + bias [n] + z [m, n]), gelu by its
   // tanh formula. Bias, z and h, what gelu is of, have the type of y.
   bool wide = false;  // y is f32

@@ -123,7 +123,8 @@ struct BlasHeuristic {  // cublasLtMatmulHeuristicResult_t
   float waves;
   int reserved[4];
 };
-inline constexpr int kReal32 = 0, kReal64 = 1, kReal16 = 2, kRealB16 = 14, kCompute32 = 68, kCompute64 = 70;
+inline constexpr int kReal32 = 0, kReal64 = 1, kReal16 = 2, kRealB16 = 14;
+inline constexpr int kCompute32 = 68, kCompute64 = 70, kComputeTf32 = 77;
 inline constexpr int kTransposeA = 3, kTransposeB = 4, kEpilogue = 7, kBiasPointer = 8, kAuxPointer = 11,
                      kAuxStride = 12;  // of a matmul
 inline constexpr uint32_t kNoEpilogue = 1, kBias = 4, kGeluBias = 36, kGeluAuxBias = 164;

@@ -44,7 +44,7 @@ StatusOr<std::unique_ptr<CudnnPlan>> PlanConvolution(const CudnnTarget& target, 
       break;
     }
   }
-  return graph.Plan(false, kMostWorkspace);
+  return graph.Plan(shape.tf32, kMostWorkspace);
 }
 
 }  // namespace mslua

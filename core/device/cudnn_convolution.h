@@ -17,6 +17,7 @@ struct ConvolutionShape {
   ConvolutionKind kind = ConvolutionKind::kForward;
   DType type = DType::kF32;
   bool channels_last = true;
+  bool tf32 = false;  // f32 operands may be rounded to TF32
   std::array<int64_t, 4> x = {}, w = {}, y = {};
   std::array<int64_t, 2> stride = {1, 1}, dilation = {1, 1}, before = {}, after = {};
 };

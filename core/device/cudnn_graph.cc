@@ -313,8 +313,8 @@ StatusOr<std::vector<CudnnDescriptor>> CudnnGraph::Candidates(const CudnnDescrip
 bool CudnnGraph::Suits(const std::vector<int>& notes, bool tf32) const {
   for (const int note : notes) {
     if (note == cuda::kDnnNondeterministic || note == cuda::kDnnReducedReduction) return false;
-    if (!float32_ || tf32) continue;
-    if (note == cuda::kDnnTensorCore || note == cuda::kDnnDownConvert) return false;
+    if (!float32_) continue;
+    if (note == cuda::kDnnDownConvert || (note == cuda::kDnnTensorCore && !tf32)) return false;
     // Faster, but farther from the exact sum.
     if (note == cuda::kDnnFft || (note >= cuda::kDnnWinograd && note <= cuda::kDnnLastWinograd)) return false;
   }

@@ -114,7 +114,7 @@ class CudnnGraph {
   void Reshape(int x, int y);
 
   // Unimplemented where the library has no engine that is repeatable and, for float32 operands, free of rounding to
-  // fewer bits unless `tf32`. `most_workspace`: of bytes.
+  // fewer bits; `tf32` allows that of operands to TF32. `most_workspace`: of bytes.
   StatusOr<std::unique_ptr<CudnnPlan>> Plan(bool tf32, int64_t most_workspace);
 
  private:

@@ -130,6 +130,12 @@ class DeviceStream {
   cuda::StreamHandle handle_ = nullptr;
 };
 
+// Which operations of float32 may take operands rounded to TF32, 10 bits after the point, on tensor cores. Sums stay
+// float32. By default none.
+struct Tf32 {
+  bool convolutions = false, products = false;
+};
+
 // What the driver says of a device.
 struct DeviceInfo {
   int ordinal = 0, multiprocessors = 0;
@@ -162,6 +168,9 @@ class Device {
   // Launches are made one by one, waited for and checked: ms.set_context { device_check = true }.
   void CheckLaunches(bool check) { checks_launches_ = check; }
   bool checks_launches() const { return checks_launches_; }
+  // For what is compiled from now on: ms.set_context { gpu_config = ... }.
+  void AllowTf32(Tf32 allowed) { tf32_ = allowed; }
+  const Tf32& tf32() const { return tf32_; }
 
   const DeviceInfo& info() const { return info_; }
   StatusOr<int64_t> FreeBytes();
@@ -179,6 +188,7 @@ class Device {
   DeviceInfo info_;
   int driver_version_ = 0;
   bool checks_launches_ = false;
+  Tf32 tf32_;
 };
 
 }  // namespace mslua

@@ -43,12 +43,13 @@ DeviceStep MoveWeight(const Convolution& c, DType type, const char* operand, boo
 
 std::array<int64_t, 4> SizesOf(const Image& image) { return {image.n, image.c, image.h, image.w}; }
 
-StatusOr<LibraryProgram> Make(const Bilinear& b, ConvolutionKind kind) {
+StatusOr<LibraryProgram> Make(const Bilinear& b, ConvolutionKind kind, bool tf32) {
   const Convolution& c = b.convolution;
   const Window& window = c.window;
   ConvolutionShape shape;
   shape.kind = kind;
   shape.type = b.type;
+  shape.tf32 = tf32;
   shape.channels_last = c.x.channels_last;
   shape.x = SizesOf(c.x);
   shape.y = SizesOf(c.y);
@@ -78,8 +79,12 @@ StatusOr<LibraryProgram> Make(const Bilinear& b, ConvolutionKind kind) {
 
 }  // namespace
 
-MSLUA_LIBRARY_KERNEL(conv2d) { return Make(ConvolutionOf(spec), ConvolutionKind::kForward); }
-MSLUA_LIBRARY_KERNEL(conv2d_grad_input) { return Make(GradInputOf(spec), ConvolutionKind::kGradInput); }
-MSLUA_LIBRARY_KERNEL(conv2d_grad_weight) { return Make(GradWeightOf(spec), ConvolutionKind::kGradWeight); }
+MSLUA_LIBRARY_KERNEL(conv2d) { return Make(ConvolutionOf(spec), ConvolutionKind::kForward, tf32.convolutions); }
+MSLUA_LIBRARY_KERNEL(conv2d_grad_input) {
+  return Make(GradInputOf(spec), ConvolutionKind::kGradInput, tf32.convolutions);
+}
+MSLUA_LIBRARY_KERNEL(conv2d_grad_weight) {
+  return Make(GradWeightOf(spec), ConvolutionKind::kGradWeight, tf32.convolutions);
+}
 
 }  // namespace mslua

@@ -46,9 +46,10 @@ class BiasedProduct : public LibraryKernel {
   const bool z_, h_, moved_;
 };
 
-StatusOr<LibraryProgram> Biased(const OpSpec& spec) {
+StatusOr<LibraryProgram> Biased(const OpSpec& spec, bool tf32) {
   const DType result = spec.outputs[0].dtype;
-  const MatmulShape shape = BiasedProductOf(spec);
+  MatmulShape shape = BiasedProductOf(spec);
+  shape.tf32 = tf32;
   if (spec.inputs.size() > 3 && spec.inputs[3].dtype != result)
     return absl::UnimplementedError("cuBLASLt adds what is stored as the result is");
   ASSIGN_OR_RETURN(auto product, CublasMatmul::Make(shape));
@@ -67,13 +68,13 @@ StatusOr<LibraryProgram> Biased(const OpSpec& spec) {
 
 MSLUA_LIBRARY_KERNEL(matmul) {
   const MatrixProduct p = ProductOf(spec).product;
-  ASSIGN_OR_RETURN(auto product,
-                   CublasMatmul::Make({spec.outputs[0].dtype, p.batch, p.m, p.n, p.k, p.transpose_a, p.transpose_b}));
+  ASSIGN_OR_RETURN(auto product, CublasMatmul::Make({spec.outputs[0].dtype, p.batch, p.m, p.n, p.k, p.transpose_a,
+                                                     p.transpose_b, tf32.products}));
   LibraryProgram program;
   program.kernel = std::make_shared<Product>(std::move(product));
   return program;
 }
-MSLUA_LIBRARY_KERNEL(matmul_bias) { return Biased(spec); }
-MSLUA_LIBRARY_KERNEL(matmul_bias_add) { return Biased(spec); }
+MSLUA_LIBRARY_KERNEL(matmul_bias) { return Biased(spec, tf32.products); }
+MSLUA_LIBRARY_KERNEL(matmul_bias_add) { return Biased(spec, tf32.products); }
 
 }  // namespace mslua

@@ -320,7 +320,7 @@ class DeviceExecutable : public Executable, public DeviceRun {
     for (const auto& [name, value] : spec.attrs.items()) absl::StrAppend(&call, " ", name, "=", AttrText(value));
     const auto found = libraries_.find(call);
     if (found != libraries_.end()) return found->second;
-    ASSIGN_OR_RETURN(LibraryProgram made, FindLibraryKernel(n.op->name, spec));
+    ASSIGN_OR_RETURN(LibraryProgram made, FindLibraryKernel(n.op->name, spec, device_->tf32()));
     return libraries_.emplace(call, std::move(made)).first->second;
   }
 

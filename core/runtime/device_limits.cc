@@ -47,6 +47,7 @@ class Meter {
       MatmulShape shape;
       shape.type = type;
       shape.m = shape.n = shape.k = n;
+      shape.tf32 = device_->tf32().products || device_->tf32().convolutions;
       const int64_t bytes = n * n * SizeOf(type);
       ASSIGN_OR_RETURN(const DeviceMemory a, Zeros(bytes));
       ASSIGN_OR_RETURN(const DeviceMemory b, Zeros(bytes));

@@ -25,7 +25,7 @@ struct MachineLimits {
 };
 // Of the CPU with the calling thread's compute threads.
 StatusOr<MachineLimits> MeasureMachine();
-// Of a device, in about a second.
+// Of a device, in about a second. f32 as it is set there: with TF32 where any operation may use it.
 StatusOr<MachineLimits> MeasureDevice(Device* device);
 
 }  // namespace mslua

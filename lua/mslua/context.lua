@@ -51,6 +51,11 @@ local group = settings.new("context", {
   { "denormals", "boolean", false,
     doc = "true: numbers below 1.2e-38 in float32 (2.2e-308 in float64) are kept; false: they are 0 as operands and "
       .. "results" },
+  { "gpu_config", "table", nil, doc = "how a CUDA device computes", fields = {
+    { "conv_allow_tf32", "boolean", false,
+      doc = "true: convolutions may round float32 operands to TF32, 10 bits after the point" },
+    { "matmul_allow_tf32", "boolean", false, doc = "true: matrix products likewise" },
+  } },
   { "device_check", "boolean", false,
     doc = "true: each kernel of a CUDA device runs alone, and what lies behind its results is checked, so that an "
       .. "error of the device names the operator and the recipe's line" },
@@ -71,6 +76,8 @@ function M.set_context(...)
     settings.get(group, "tune"), settings.get(group, "reference_kernels")
   core.options.vector_products = settings.get(group, "vector_products")
   core.options.device_check = settings.get(group, "device_check")
+  local gpu = settings.get(group, "gpu_config") or {}
+  core.options.conv_allow_tf32, core.options.matmul_allow_tf32 = gpu.conv_allow_tf32, gpu.matmul_allow_tf32
   local denormals = settings.get(group, "denormals")
   if denormals ~= (core.options.denormals or false) then core.set_denormals(denormals) end
   core.options.denormals = denormals

@@ -429,8 +429,8 @@ function core.match_names(wanted, stored) end
 ---@field log_every integer|"epoch"|nil
 ---@field json boolean?
 ---@field save_graphs integer? 0..3, and save_graphs_path: written by ms.set_context, read when a training graph is
----  compiled; tune boolean?, reference_kernels boolean?, vector_products boolean?, device_check boolean?
----  likewise;
+---  compiled; tune boolean?, reference_kernels boolean?, vector_products boolean?, device_check boolean?,
+---  conv_allow_tf32 boolean?, matmul_allow_tf32 boolean? likewise;
 ---  denormals boolean?, for ranks to compare
 ---@type Options
 core.options = {}

@@ -119,6 +119,7 @@ class CudnnPlans : public ::testing::TestWithParam<const char*> {
 TEST_P(CudnnPlans, Convolutions) {
   constexpr const char* kKinds[] = {"forward", "gradient of x", "gradient of w"};
   std::set<std::string> seen;
+  int on_tensor_cores = 0;
   for (const Layer& l : Layers()) {
     if (!kAll && std::string(l.network) == "ResNet-18") continue;
     ConvolutionShape shape;
@@ -141,10 +142,20 @@ TEST_P(CudnnPlans, Convolutions) {
         const double begin = Seconds();
         const auto plan = PlanConvolution(*target_, shape);
         Expect(name, plan, Seconds() - begin, type == DType::kF32);
+        if (type != DType::kF32) continue;
+        shape.tf32 = true;
+        const auto rounded = PlanConvolution(*target_, shape);
+        shape.tf32 = false;
+        Expect(absl::StrCat(name, ", TF32"), rounded, 0, false);
+        if (!rounded.ok()) continue;
+        const std::vector<int>& notes = (*rounded)->notes();
+        on_tensor_cores += std::count(notes.begin(), notes.end(), cuda::kDnnTensorCore) > 0 ? 1 : 0;
+        EXPECT_EQ(std::count(notes.begin(), notes.end(), cuda::kDnnDownConvert), 0) << name;
       }
     }
   }
-  std::printf("%d convolutions\n", plans_);
+  std::printf("%d convolutions; of float32, %d on tensor cores where TF32 is allowed\n", plans_, on_tensor_cores);
+  EXPECT_GT(on_tensor_cores, 20);
 }
 
 TEST_P(CudnnPlans, Attention) {

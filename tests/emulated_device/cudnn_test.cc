@@ -57,7 +57,7 @@ class CudnnTest : public ::testing::Test {
     return call.ok() ? *std::move(call) : Call();
   }
   static StatusOr<LibraryProgram> Find(const Call& call) {
-    return FindLibraryKernel(call.op->name, {call.attrs, call.inputs, call.outputs});
+    return FindLibraryKernel(call.op->name, {call.attrs, call.inputs, call.outputs}, {});
   }
   // By cuDNN, and as near to the reference in float64 as the types allow.
   void ExpectTruth(const Call& call) {
@@ -207,6 +207,12 @@ TEST_F(CudnnTest, EnginesThatAreNotRepeatableOrExactAreRefused) {
       EXPECT_TRUE(absl::IsUnimplemented(PlanConvolution(*target, shape).status())) << engine;
     }
     unsetenv("EMULATED_CUDNN_ENGINE");
+    // Where float32 may be rounded, the engine that does so is the first.
+    ConvolutionShape rounded = shape;
+    rounded.tf32 = true;
+    const auto faster = PlanConvolution(*target, rounded);
+    ASSERT_TRUE(faster.ok()) << faster.status();
+    EXPECT_EQ((*faster)->engine(), type == DType::kF32 ? "engine 1" : "engine 3");
   }
 }
 

@@ -1050,6 +1050,7 @@ Result cublasLtMatmulAlgoGetHeuristic(BlasHandle, BlasMatmul matmul, BlasLayout 
     return (matmul->transpose[t] != 0) == rows ? l->columns : l->rows;
   };
   if ((preference->schemes & kReductionInPlace) != 0) return kBlasNotSupported;
+  if (matmul->compute == kComputeTf32 && (a->type != kReal32 || b->type != kReal32)) return kBlasNotSupported;
   if (const Result known = CheckEpilogue(*matmul, *a, *d); known != kSuccess) return known;
   if (size(a, 0, true) != d->rows || size(b, 1, false) != d->columns || size(a, 0, false) != size(b, 1, true))
     return kBlasInvalid;
@@ -1089,7 +1090,8 @@ Result cublasLtMatmul(BlasHandle, BlasMatmul matmul, const void* alpha, const vo
       for (uint64_t c = 0; c < l.columns; ++c) {
         for (uint64_t r = 0; r < l.rows; ++r) {
           const int64_t at = s * l.batch_stride + static_cast<int64_t>(c) * l.stride + static_cast<int64_t>(r);
-          (*to)[transposed ? c * inner + r : r * inner + c] = LoadAsDouble(type(l.type), from, at);
+          const double value = LoadAsDouble(type(l.type), from, at);
+          (*to)[transposed ? c * inner + r : r * inner + c] = m.compute == kComputeTf32 ? Tf32(value) : value;
         }
       }
     };

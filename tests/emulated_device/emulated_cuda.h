@@ -1,6 +1,8 @@
 // What the emulated driver (emulated_cuda.cc) gives to the emulated libraries in other files of the same object.
 #pragma once
 
+#include <cstdint>
+#include <cstring>
 #include <functional>
 
 #include "core/device/cuda_api.h"
@@ -30,5 +32,15 @@ void CountComms(int by);
 void CountDescriptors(int by);
 // The device in use.
 int OrdinalInUse();
+// An operand of float32 as tensor cores take it.
+inline double Tf32(double value) {
+  const auto f = static_cast<float>(value);
+  uint32_t bits;
+  std::memcpy(&bits, &f, sizeof bits);
+  bits &= 0xffffe000u;
+  float rounded;
+  std::memcpy(&rounded, &bits, sizeof rounded);
+  return static_cast<double>(rounded);
+}
 
 }  // namespace mslua::cuda

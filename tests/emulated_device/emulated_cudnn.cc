@@ -215,17 +215,6 @@ double Rounded(DType type, double value) {
   return LoadAsDouble(type, element, 0);
 }
 
-// As tensor cores do with float32.
-double Tf32(double value) {
-  const auto f = static_cast<float>(value);
-  uint32_t bits;
-  std::memcpy(&bits, &f, sizeof bits);
-  bits &= 0xffffe000u;
-  float rounded;
-  std::memcpy(&rounded, &bits, sizeof rounded);
-  return static_cast<double>(rounded);
-}
-
 template <typename F>
 void ForEach(const std::vector<int64_t>& sizes, const F& f) {
   std::vector<int64_t> index(sizes.size(), 0);

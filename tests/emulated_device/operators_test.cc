@@ -150,7 +150,7 @@ TEST(DeviceOperators, ByLibrariesAreAsTheReference) {
   int operators = 0, failures = 0;
   std::map<std::string, int> count;
   for (const DeviceCall& c : SomeOf(testing::AllDeviceCalls(&missing, &operators))) {
-    const auto program = FindLibraryKernel(c.call.op->name, c.spec());
+    const auto program = FindLibraryKernel(c.call.op->name, c.spec(), {});
     ASSERT_TRUE(program.ok()) << c.name << ": " << program.status();
     if (program->kernel == nullptr) continue;
     ++count[program->kernel->name()];

@@ -76,6 +76,26 @@ without() {
 without lenet 1e-5 10 "$recipes/lenet_mnist.lua" data_path=mnist batch_size=4
 without char_gpt_bf16 1e-2 10 "$recipes/char_gpt.lua" --preset smoke data_path=text block=16 batch_size=2 train.amp=bf16
 
+# float32 is rounded to TF32 where the recipe allows it: in products and convolutions each by itself.
+tf32() {
+  name=$1
+  shift
+  run cuda "$mslua" train "$recipes/lenet_mnist.lua" data_path=mnist batch_size=4 --max-steps 10 --log-every 1 \
+    --out "$name" --device cuda "$@"
+  expect "$name" 0 ""
+  near "$name" 1e-2 lenet.cuda/rank_0.log "$name/rank_0.log"
+  grep ^epoch "$name/rank_0.log" > "$name.txt"
+}
+tf32 tf32_neither context.gpu_config.matmul_allow_tf32=false
+tf32 tf32_products context.gpu_config.matmul_allow_tf32=true
+tf32 tf32_convolutions context.gpu_config.conv_allow_tf32=true
+grep ^epoch lenet.cuda/rank_0.log | cmp -s - tf32_neither.txt || fail "TF32 that is not allowed changes the bits"
+for one in neither products convolutions; do
+  for two in neither products convolutions; do
+    [ "$one" = "$two" ] || ! cmp -s "tf32_$one.txt" "tf32_$two.txt" || fail "TF32: $one and $two have equal bits"
+  done
+done
+
 # Which of them a node runs in.
 names() {
   run cuda "$mslua" prof "$@" --device cuda --steps 1

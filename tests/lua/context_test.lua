@@ -103,6 +103,15 @@ check.case("set_context", function()
   check.equal(ms.get_context "save_graphs", 2)
   check.equal(ms.get_context "device_id", 1)
   ms.set_context { save_graphs = false, device_id = 0 }
+  ms.set_context { gpu_config = { matmul_allow_tf32 = true } }
+  check.equal(ms.get_context("gpu_config").matmul_allow_tf32, true)
+  ms.set_context { gpu_config = {} }
+  check.fails_here("did you mean 'conv_allow_tf32'?", function()
+    ms.set_context({ gpu_config = { conv_alow_tf32 = true } })
+  end)
+  check.fails_here("expected true or false", function()
+    ms.set_context({ gpu_config = { matmul_allow_tf32 = "tf32" } })
+  end)
   check.fails_here("Ascend devices are not supported", function() ms.set_context({ device_target = "Ascend" }) end)
   check.fails_here("expected CPU or GPU", function() ms.set_context({ device_target = "cpu" }) end)
   check.fails_here("expected one of 0, 1", function() ms.set_context({ mode = 3 }) end)

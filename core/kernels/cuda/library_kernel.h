@@ -36,7 +36,7 @@ struct LibraryProgram {
 };
 
 // Unimplemented where the library has no kernel for the call, NotFound where it is not on this machine.
-using LibraryFn = StatusOr<LibraryProgram> (*)(const OpSpec& spec);
+using LibraryFn = StatusOr<LibraryProgram> (*)(const OpSpec& spec, const Tf32& tf32);
 
 // What a call of matmul_bias or matmul_bias_add is to cuBLASLt, and the bytes of its bias in the type of the result; 0:
 // it is given so.
@@ -47,12 +47,14 @@ int64_t MovedBiasBytes(const OpSpec& spec);
 bool RegisterLibraryKernel(const char* op, LibraryFn make);
 
 // That of a call of `op` on the device of this process. Without a kernel where text has to do.
-StatusOr<LibraryProgram> FindLibraryKernel(const std::string& op, const OpSpec& spec);
+StatusOr<LibraryProgram> FindLibraryKernel(const std::string& op, const OpSpec& spec, const Tf32& tf32);
 
 }  // namespace mslua
 
-#define MSLUA_LIBRARY_KERNEL(name)                                                                     \
-  static ::mslua::StatusOr<::mslua::LibraryProgram> LibraryKernel_##name(const ::mslua::OpSpec& spec); \
-  [[maybe_unused]] static const bool kLibraryKernel_##name =                                           \
-      ::mslua::RegisterLibraryKernel(#name, LibraryKernel_##name);                                     \
-  static ::mslua::StatusOr<::mslua::LibraryProgram> LibraryKernel_##name(const ::mslua::OpSpec& spec)
+#define MSLUA_LIBRARY_KERNEL(name)                                                                    \
+  static ::mslua::StatusOr<::mslua::LibraryProgram> LibraryKernel_##name(const ::mslua::OpSpec&,      \
+                                                                         const ::mslua::Tf32&);       \
+  [[maybe_unused]] static const bool kLibraryKernel_##name =                                          \
+      ::mslua::RegisterLibraryKernel(#name, LibraryKernel_##name);                                    \
+  static ::mslua::StatusOr<::mslua::LibraryProgram> LibraryKernel_##name(const ::mslua::OpSpec& spec, \
+                                                                         [[maybe_unused]] const ::mslua::Tf32& tf32)
