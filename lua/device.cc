@@ -88,6 +88,11 @@ StatusOr<Device*> DeviceOf(Session& session) {
   return device;
 }
 
+StatusOr<std::string> DeviceAndLibraries(Session& session) {
+  ASSIGN_OR_RETURN(const Device* const device, DeviceOf(session));
+  return device == nullptr ? std::string() : absl::StrCat(device->info().name, cuda::LibrariesText());
+}
+
 StatusOr<std::shared_ptr<NcclWorld>> NcclOf(Session& session) {
   // Who names a backend of the host has its collectives go through host memory.
   const bool named = !session.backend.empty() && session.backend != kNccl;

@@ -25,6 +25,9 @@ StatusOr<std::shared_ptr<NcclWorld>> NcclOf(Session& session);
 // Makes NCCL's communicator of all ranks, or says why there cannot be one. Called by all ranks.
 Status CheckNccl(Session& session);
 
+// "NVIDIA H200 with cuBLASLt 13.0.2, cuDNN 9.19.0": what the bits of a graph depend on; empty on the CPU.
+StatusOr<std::string> DeviceAndLibraries(Session& session);
+
 // " on device 0 (NVIDIA H200)", for a line about a graph; empty: on the CPU.
 std::string DeviceText(const Session& session);
 

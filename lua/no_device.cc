@@ -13,6 +13,8 @@ StatusOr<Device*> DeviceOf(Session& session) {
   return nullptr;
 }
 
+StatusOr<std::string> DeviceAndLibraries(Session&) { return std::string(); }
+
 StatusOr<std::shared_ptr<NcclWorld>> NcclOf(Session&) { return std::shared_ptr<NcclWorld>(); }
 
 Status CheckNccl(Session&) { return CheckDevices(); }

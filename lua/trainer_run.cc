@@ -57,6 +57,10 @@ TrainingRank RankOf(Session& session) {
     options.device = session.device;
     return CompileShared(session, graph, options);
   };
+  rank.machine = [&session]() -> StatusOr<std::string> {
+    ASSIGN_OR_RETURN(const std::string device, DeviceAndLibraries(session));
+    return device.empty() ? ProcessorText() : device;
+  };
   rank.device_text = [&session] { return DeviceText(session); };
   lua_State* const L = session.lua();
   const LuaWhereabouts& running = WhereaboutsOf(L);

@@ -167,7 +167,9 @@ Status Training::Prepare() {
   RETURN_IF_ERROR(resuming_.Find());
   std::vector<const Graph*> graphs;
   for (const StepGraph* shape : spec_.graph->shapes()) graphs.push_back(&shape->graph);
-  ASSIGN_OR_RETURN(decisions_, DecidePlan(graphs, rank_.dumps, rank_.flags.tune, together(), resuming_.SavedPlan()));
+  ASSIGN_OR_RETURN(machine_, rank_.machine());
+  ASSIGN_OR_RETURN(decisions_,
+                   DecidePlan(graphs, rank_.dumps, rank_.flags.tune, together(), resuming_.SavedPlan(), machine_));
   ASSIGN_OR_RETURN(executable_, rank_.compile(*spec_.graph, together() != nullptr, &decisions_));
   parts_ = PartsOf(*rank_.state, *spec_.graph, together() != nullptr);
   names_ = NamesOf(*rank_.state, spec_);
@@ -459,7 +461,7 @@ Status Training::AddCheckpoints() {
   if (options.writes) RETURN_IF_ERROR(WithExitCode(MakeFolders(options.keeper.directory), kExitStorage));
   options.job = spec_.name;
   options.seed = spec_.options.seed;
-  options.plan = PlanText(decisions_);
+  options.plan = PlanText(decisions_, machine_);
   options.recipe_hash = spec_.recipe_hash;
   options.graph_hash = absl::StrFormat("%016x", Fingerprint(spec_.graph->graph));
   options.keep_best = eval_hook_ != nullptr;
@@ -516,7 +518,7 @@ Status Training::KeepTurns() {
   keeping.progress = &progress();
   keeping.health = &health_;
   keeping.notice = PrintNote;
-  RETURN_IF_ERROR(resuming_.KeepTurns(PlanText(decisions_), lineage_, keeping));
+  RETURN_IF_ERROR(resuming_.KeepTurns(PlanText(decisions_, machine_), lineage_, keeping));
   if (resuming_.kept().record().stopped) progress().Stop();
   return absl::OkStatus();
 }

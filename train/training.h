@@ -87,6 +87,7 @@ class Training {
   TrainingData data_;
   std::unique_ptr<data::Loader> loader_, eval_loader_;
   Decisions decisions_;  // of the training step's plan
+  std::string machine_;  // that it was made for
   std::unique_ptr<Executable> executable_, eval_executable_;
   RunDirectory directory_;
   bool done_ = false;  // trained to the end

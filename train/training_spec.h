@@ -142,6 +142,8 @@ struct TrainingRank {
       compile;
   // A graph as it is, for what clients ask of a running training.
   std::function<StatusOr<std::unique_ptr<Executable>>(const Graph& graph)> compile_as_is;
+  // What computes the steps: ProcessorText(), or a device and its libraries.
+  std::function<StatusOr<std::string>()> machine;
   std::function<std::string()> device_text;  // " on device 0 (NVIDIA H200)"; empty: on the CPU
   // "recipe.lua:14" of the user's code that the training thread has called, and its stack; or empty.
   std::function<std::string()> user_code_at, user_code_stack;

@@ -75,6 +75,7 @@ class OneRank {
     rank_.written = &written_;
     rank_.records = &records_;
     rank_.device_text = [] { return std::string(); };
+    rank_.machine = [] { return ProcessorText(); };
     rank_.compile = [this](const StepGraph& graph, bool share, Decisions* decisions) {
       return Compile(graph, share, decisions);
     };

@@ -1,7 +1,11 @@
 #include "core/device/cublas_matmul.h"
 
+#include <algorithm>
+#include <cstring>
 #include <mutex>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/exit_code.h"
 
@@ -9,6 +13,7 @@ namespace mslua {
 namespace {
 
 constexpr uint32_t kAlignment = 64;
+constexpr int kInvalidValue = 7, kArchitectureMismatch = 8, kNotSupported = 15;  // cublasStatus_t
 
 Status CheckBlas(int result, const char* function) {
   if (result == 0) return absl::OkStatus();
@@ -41,7 +46,7 @@ int TypeOf(DType t) {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<CublasMatmul>> CublasMatmul::Make(const MatmulShape& shape) {
+StatusOr<std::unique_ptr<CublasMatmul>> CublasMatmul::Make(const MatmulShape& shape, const std::string& choice) {
   if (!IsFloat(shape.type)) return absl::UnimplementedError("cuBLASLt multiplies floats");
   if (shape.batch == 0 || shape.m == 0 || shape.n == 0 || shape.k == 0)
     return absl::UnimplementedError("cuBLASLt has no empty products");
@@ -53,12 +58,12 @@ StatusOr<std::unique_ptr<CublasMatmul>> CublasMatmul::Make(const MatmulShape& sh
     return absl::UnimplementedError("gelu comes with rows of 16 bits, of whole groups of 8 elements");
   auto made = std::unique_ptr<CublasMatmul>(new CublasMatmul);
   ASSIGN_OR_RETURN(made->library_, cuda::OpenCublasLt());
-  RETURN_IF_ERROR(made->Init(shape));
+  RETURN_IF_ERROR(made->Init(shape, choice));
   return made;
 }
 
 // The library's matrices are column-major: its y^T = op(b)^T op(a)^T is this y.
-Status CublasMatmul::Init(const MatmulShape& s) {
+Status CublasMatmul::Init(const MatmulShape& s, const std::string& choice) {
   ASSIGN_OR_RETURN(handle_, HandleOf(library_));
   f64_ = s.type == DType::kF64;
   workspace_bytes_ = WorkspaceOf(s);
@@ -84,6 +89,8 @@ Status CublasMatmul::Init(const MatmulShape& s) {
   RETURN_IF_ERROR(s.transpose_a ? layout(&a_, s.type, s.k, s.m) : layout(&a_, s.type, s.m, s.k));
   RETURN_IF_ERROR(s.transpose_b ? layout(&b_, s.type, s.n, s.k) : layout(&b_, s.type, s.k, s.n));
   RETURN_IF_ERROR(layout(&y_, s.wide ? DType::kF32 : s.type, s.m, s.n));
+  ASSIGN_OR_RETURN(const bool restored, Restore(choice));
+  if (restored) return absl::OkStatus();
   cuda::BlasPreference preference = nullptr;
   RETURN_IF_BLAS_ERROR(cublasLtMatmulPreferenceCreate, &preference);
   const Status chosen = [&]() -> Status {
@@ -99,7 +106,6 @@ Status CublasMatmul::Init(const MatmulShape& s) {
     int count = 0;
     const int result =
         library_->call.cublasLtMatmulAlgoGetHeuristic(handle_, matmul_, b_, a_, y_, y_, preference, 1, &found, &count);
-    constexpr int kNotSupported = 15;
     if (result == kNotSupported || (result == 0 && (count == 0 || found.state != 0)))
       return absl::UnimplementedError("cuBLASLt has no algorithm for this product");
     RETURN_IF_ERROR(CheckBlas(result, "cublasLtMatmulAlgoGetHeuristic"));
@@ -108,6 +114,26 @@ Status CublasMatmul::Init(const MatmulShape& s) {
   }();
   library_->call.cublasLtMatmulPreferenceDestroy(preference);
   return chosen;
+}
+
+std::string CublasMatmul::choice() const {
+  return absl::BytesToHexString(
+      absl::string_view(reinterpret_cast<const char*>(algorithm_.data), sizeof algorithm_.data));
+}
+
+StatusOr<bool> CublasMatmul::Restore(const std::string& choice) {
+  cuda::BlasAlgorithm algorithm = {};
+  if (choice.size() != 2 * sizeof algorithm.data || !std::all_of(choice.begin(), choice.end(), absl::ascii_isxdigit))
+    return false;
+  const std::string bytes = absl::HexStringToBytes(choice);
+  std::memcpy(algorithm.data, bytes.data(), sizeof algorithm.data);
+  cuda::BlasHeuristic found = {};
+  const int result = library_->call.cublasLtMatmulAlgoCheck(handle_, matmul_, b_, a_, y_, y_, &algorithm, &found);
+  if (result == kInvalidValue || result == kArchitectureMismatch || result == kNotSupported) return false;
+  RETURN_IF_ERROR(CheckBlas(result, "cublasLtMatmulAlgoCheck"));
+  if (found.state != 0 || found.workspace_bytes > static_cast<size_t>(workspace_bytes_)) return false;
+  algorithm_ = algorithm;
+  return true;
 }
 
 // The library's y^T has a row for each column of y, and a bias for each of its rows.

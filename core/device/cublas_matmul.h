@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "core/base/dtype.h"
 #include "core/base/status.h"
@@ -34,10 +35,14 @@ inline int64_t WorkspaceOf(const MatmulShape& s) {
 class CublasMatmul {
  public:
   // NotFound where the library is not on this machine; Unimplemented where it has no algorithm for the shape.
-  static StatusOr<std::unique_ptr<CublasMatmul>> Make(const MatmulShape& shape);
+  // `choice`: choice() of an earlier product of this shape, by the same version of the library on the same kind of
+  // device; taken where the library can run it.
+  static StatusOr<std::unique_ptr<CublasMatmul>> Make(const MatmulShape& shape, const std::string& choice = "");
   ~CublasMatmul();
 
   int64_t workspace_bytes() const { return workspace_bytes_; }
+  // The algorithm, which the library alone understands, in hexadecimal digits.
+  std::string choice() const;
   // Pointers of the device, 64-byte aligned; null: the product has none.
   struct Operands {
     const void* a = nullptr;
@@ -51,7 +56,9 @@ class CublasMatmul {
 
  private:
   CublasMatmul() = default;
-  Status Init(const MatmulShape& shape);
+  Status Init(const MatmulShape& shape, const std::string& choice);
+  // Whether the library can run the algorithm of `choice`, which is then this one's.
+  StatusOr<bool> Restore(const std::string& choice);
   Status SetEpilogue(const MatmulShape& shape);
 
   const cuda::Library<cuda::CublasLt>* library_ = nullptr;

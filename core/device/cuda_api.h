@@ -148,6 +148,8 @@ inline constexpr uint32_t kReductionInPlace = 1, kReductionMask = 7;
   F(cublasLtMatmulAlgoGetHeuristic,                                                                                    \
     (BlasHandle handle, BlasMatmul matmul, BlasLayout a, BlasLayout b, BlasLayout c, BlasLayout d,                     \
      BlasPreference preference, int asked, BlasHeuristic* results, int* given))                                        \
+  F(cublasLtMatmulAlgoCheck, (BlasHandle handle, BlasMatmul matmul, BlasLayout a, BlasLayout b, BlasLayout c,          \
+                              BlasLayout d, const BlasAlgorithm* algorithm, BlasHeuristic* result))                    \
   F(cublasLtMatmul,                                                                                                    \
     (BlasHandle handle, BlasMatmul matmul, const void* alpha, const void* a, BlasLayout a_layout, const void* b,       \
      BlasLayout b_layout, const void* beta, const void* c, BlasLayout c_layout, void* d, BlasLayout d_layout,          \

@@ -38,14 +38,14 @@ inline constexpr int kDnnF32 = 0, kDnnF16 = 2, kDnnI32 = 4, kDnnBF16 = 9, kDnnBo
 
 // cudnnBackendDescriptorType_t
 inline constexpr int kDnnPointwise = 0, kDnnConvolution = 1, kDnnEngine = 2, kDnnEngineConfig = 3, kDnnHeuristics = 4,
-                     kDnnPlan = 5, kDnnConvolutionForward = 10, kDnnConvolutionFilter = 11, kDnnConvolutionData = 12,
-                     kDnnPointwiseOperation = 13, kDnnGraph = 15, kDnnVariantPack = 16, kDnnTensor = 17,
-                     kDnnMatmul = 18, kDnnMatmulOperation = 19, kDnnReduction = 21, kDnnReductionOperation = 22,
-                     kDnnReshape = 31, kDnnDeviceProperties = 38;
+                     kDnnPlan = 5, kDnnKnobChoice = 7, kDnnConvolutionForward = 10, kDnnConvolutionFilter = 11,
+                     kDnnConvolutionData = 12, kDnnPointwiseOperation = 13, kDnnGraph = 15, kDnnVariantPack = 16,
+                     kDnnTensor = 17, kDnnMatmul = 18, kDnnMatmulOperation = 19, kDnnReduction = 21,
+                     kDnnReductionOperation = 22, kDnnReshape = 31, kDnnDeviceProperties = 38;
 
 // cudnnBackendAttributeType_t
 inline constexpr int kDnnTypeHandle = 0, kDnnTypeDataType = 1, kDnnTypeBool = 2, kDnnTypeI64 = 3, kDnnTypeF64 = 5,
-                     kDnnTypePointer = 6, kDnnTypeConvolutionMode = 7, kDnnTypeHeuristicMode = 8,
+                     kDnnTypePointer = 6, kDnnTypeConvolutionMode = 7, kDnnTypeHeuristicMode = 8, kDnnTypeKnob = 9,
                      kDnnTypeNumericalNote = 11, kDnnTypePointwiseMode = 14, kDnnTypeDescriptor = 15,
                      kDnnTypeReduction = 18, kDnnTypeChar = 24;
 
@@ -56,7 +56,9 @@ inline constexpr int kDnnConvolutionType = 100, kDnnConvolutionMode = 101, kDnnC
                      kDnnConvolutionSpatial = 106;
 inline constexpr int kDnnHeuristicsMode = 200, kDnnHeuristicsGraph = 201, kDnnHeuristicsResults = 202,
                      kDnnHeuristicsDevice = 204;
-inline constexpr int kDnnConfigEngine = 300;
+inline constexpr int kDnnConfigEngine = 300, kDnnConfigKnobs = 302;
+inline constexpr int kDnnKnobType = 600, kDnnKnobValue = 601;
+inline constexpr int kDnnKnobs = 64;  // more than there are types of them
 inline constexpr int kDnnPlanHandle = 400, kDnnPlanConfig = 401, kDnnPlanWorkspace = 402, kDnnPlanDevice = 407;
 // Each kind of convolution: alpha, beta, the convolution, then its three tensors.
 inline constexpr int kDnnForwardAlpha = 700, kDnnForwardBeta = 701, kDnnForwardConvolution = 702, kDnnForwardW = 703,

@@ -65,7 +65,8 @@ Status Check(const CudnnTarget& target, const AttentionShape& s) {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<CudnnPlan>> PlanAttention(const CudnnTarget& target, const AttentionShape& s) {
+StatusOr<std::unique_ptr<CudnnPlan>> PlanAttention(const CudnnTarget& target, const AttentionShape& s,
+                                                   const std::string& choice) {
   RETURN_IF_ERROR(Check(target, s));
   Builder b(target, s);
   CudnnGraph& g = b.graph;
@@ -83,10 +84,11 @@ StatusOr<std::unique_ptr<CudnnPlan>> PlanAttention(const CudnnTarget& target, co
   g.Pointwise(cuda::kDnnAdd, max, log, lse);
   g.Pointwise(cuda::kDnnDiv, exp, sum, p);
   g.Matmul(p, v, y);
-  return g.Plan(true, kMostWorkspace);
+  return g.Plan(true, kMostWorkspace, choice);
 }
 
-StatusOr<std::unique_ptr<CudnnPlan>> PlanAttentionGrad(const CudnnTarget& target, const AttentionShape& s) {
+StatusOr<std::unique_ptr<CudnnPlan>> PlanAttentionGrad(const CudnnTarget& target, const AttentionShape& s,
+                                                       const std::string& choice) {
   RETURN_IF_ERROR(Check(target, s));
   Builder b(target, s);
   CudnnGraph& g = b.graph;
@@ -114,7 +116,7 @@ StatusOr<std::unique_ptr<CudnnPlan>> PlanAttentionGrad(const CudnnTarget& target
   const int keys = g.Inner(s.type, {s.batch, s.heads, s.s, s.d}, {s.k[0], s.k[1], s.k[2], 1});
   g.Reshape(k, keys);
   g.Matmul(ds, keys, dq);
-  ASSIGN_OR_RETURN(auto plan, g.Plan(true, kMostWorkspace));
+  ASSIGN_OR_RETURN(auto plan, g.Plan(true, kMostWorkspace, choice));
   // The library does not note that its kernels may add to dq in any order. Those that add in a fixed one keep the
   // scores in 16 bits.
   if (plan->workspace_bytes() < 2 * s.batch * s.heads * s.t * s.s)

@@ -22,11 +22,13 @@ struct AttentionShape {
   Strides q = {}, k = {}, v = {}, y = {};  // of q and dq, ..., y and dy
 };
 
-// Operands of the plan: q, k, v, y, lse. Unimplemented where cuDNN has no plan.
-StatusOr<std::unique_ptr<CudnnPlan>> PlanAttention(const CudnnTarget& target, const AttentionShape& shape);
+// Operands of the plan: q, k, v, y, lse. `choice`: as in CudnnGraph::Plan. Unimplemented where cuDNN has no plan.
+StatusOr<std::unique_ptr<CudnnPlan>> PlanAttention(const CudnnTarget& target, const AttentionShape& shape,
+                                                   const std::string& choice = "");
 
 // The gradients dq, dk and dv. Operands: q, k, v, y, lse, dy, delta, dq, dk, dv; delta is memory for batch * heads * t
 // floats.
-StatusOr<std::unique_ptr<CudnnPlan>> PlanAttentionGrad(const CudnnTarget& target, const AttentionShape& shape);
+StatusOr<std::unique_ptr<CudnnPlan>> PlanAttentionGrad(const CudnnTarget& target, const AttentionShape& shape,
+                                                       const std::string& choice = "");
 
 }  // namespace mslua

@@ -11,7 +11,8 @@ std::vector<int64_t> Vector(const std::array<int64_t, 2>& v) { return {v[0], v[1
 
 }  // namespace
 
-StatusOr<std::unique_ptr<CudnnPlan>> PlanConvolution(const CudnnTarget& target, const ConvolutionShape& shape) {
+StatusOr<std::unique_ptr<CudnnPlan>> PlanConvolution(const CudnnTarget& target, const ConvolutionShape& shape,
+                                                     const std::string& choice) {
   if (shape.type != DType::kF32 && shape.type != DType::kBF16 && shape.type != DType::kF16)
     return absl::UnimplementedError("convolutions of cuDNN are of f32, bf16 and f16");
   for (const auto& sizes : {shape.x, shape.w, shape.y}) {
@@ -44,7 +45,7 @@ StatusOr<std::unique_ptr<CudnnPlan>> PlanConvolution(const CudnnTarget& target, 
       break;
     }
   }
-  return graph.Plan(shape.tf32, kMostWorkspace);
+  return graph.Plan(shape.tf32, kMostWorkspace, choice);
 }
 
 }  // namespace mslua

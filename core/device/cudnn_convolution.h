@@ -23,7 +23,8 @@ struct ConvolutionShape {
 };
 
 // A plan with the operands, in this order: x, w, y (kForward); y, w, x (kGradInput); x, y, w (kGradWeight).
-// Unimplemented where cuDNN has none.
-StatusOr<std::unique_ptr<CudnnPlan>> PlanConvolution(const CudnnTarget& target, const ConvolutionShape& shape);
+// `choice`: as in CudnnGraph::Plan. Unimplemented where cuDNN has none.
+StatusOr<std::unique_ptr<CudnnPlan>> PlanConvolution(const CudnnTarget& target, const ConvolutionShape& shape,
+                                                     const std::string& choice = "");
 
 }  // namespace mslua

@@ -1,9 +1,11 @@
 #include "core/device/cudnn_graph.h"
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace mslua {
@@ -332,15 +334,34 @@ StatusOr<CudnnDescriptor> CudnnGraph::MakePlan(const CudnnDescriptor& config) {
   return plan;
 }
 
-StatusOr<std::unique_ptr<CudnnPlan>> CudnnGraph::Plan(bool tf32, int64_t most_workspace) {
-  RETURN_IF_ERROR(status_);
-  ASSIGN_OR_RETURN(CudnnDescriptor graph, Make(cuda::kDnnGraph));
-  if (target_.handle_ != nullptr)
-    RETURN_IF_ERROR(graph.Set(cuda::kDnnGraphHandle, cuda::kDnnTypeHandle, 1, &target_.handle_));
-  RETURN_IF_ERROR(graph.Set(cuda::kDnnGraphOperations, operations_));
-  RETURN_IF_ERROR(graph.Finalize());
+// ", 2=5, 14=3", by the knobs' numbers.
+StatusOr<std::string> CudnnGraph::KnobsOf(const CudnnDescriptor& config) {
+  std::vector<CudnnDescriptor> knobs;
+  std::vector<cuda::DnnDescriptor> handles;
+  for (int i = 0; i < cuda::kDnnKnobs; ++i) {
+    ASSIGN_OR_RETURN(knobs.emplace_back(), Make(cuda::kDnnKnobChoice));
+    handles.push_back(knobs.back().get());
+  }
+  ASSIGN_OR_RETURN(const int64_t count,
+                   config.Get(cuda::kDnnConfigKnobs, cuda::kDnnTypeDescriptor, cuda::kDnnKnobs, handles.data()));
+  knobs.resize(static_cast<size_t>(std::min<int64_t>(count, cuda::kDnnKnobs)));
+  std::map<int, int64_t> values;
+  for (const CudnnDescriptor& knob : knobs) {
+    int type = 0;
+    int64_t value = 0;
+    RETURN_IF_ERROR(knob.Get(cuda::kDnnKnobType, cuda::kDnnTypeKnob, 1, &type).status());
+    RETURN_IF_ERROR(knob.Get(cuda::kDnnKnobValue, cuda::kDnnTypeI64, 1, &value).status());
+    values[type] = value;
+  }
+  std::string text;
+  for (const auto& [type, value] : values) absl::StrAppend(&text, ", ", type, "=", value);
+  return text;
+}
+
+StatusOr<std::unique_ptr<CudnnPlan>> CudnnGraph::FirstPlan(CudnnDescriptor* graph, bool tf32, int64_t most_workspace,
+                                                           const std::string& choice) {
   for (const int mode : {cuda::kDnnHeuristicA, cuda::kDnnHeuristicFallback}) {
-    auto configs = Candidates(graph, mode);
+    auto configs = Candidates(*graph, mode);
     if (absl::IsUnimplemented(configs.status())) continue;
     RETURN_IF_ERROR(configs.status());
     for (CudnnDescriptor& config : *configs) {
@@ -349,28 +370,49 @@ StatusOr<std::unique_ptr<CudnnPlan>> CudnnGraph::Plan(bool tf32, int64_t most_wo
       RETURN_IF_ERROR(config.Get(cuda::kDnnConfigEngine, cuda::kDnnTypeDescriptor, 1, &handle).status());
       ASSIGN_OR_RETURN(std::vector<int> notes, NotesOf(engine));
       if (!Suits(notes, tf32)) continue;
+      int64_t number = 0, workspace = 0;
+      RETURN_IF_ERROR(engine.Get(cuda::kDnnEngineNumber, cuda::kDnnTypeI64, 1, &number).status());
+      auto made = std::make_unique<CudnnPlan>();
+      made->engine_ = absl::StrCat("engine ", number);
+      if (!choice.empty() && !absl::StartsWith(choice, made->engine_)) continue;
+      ASSIGN_OR_RETURN(const std::string knobs, KnobsOf(config));
+      made->choice_ = absl::StrCat(made->engine_, knobs);
+      if (!choice.empty() && choice != made->choice_) continue;
       auto plan = MakePlan(config);
       if (absl::IsUnimplemented(plan.status())) continue;
       RETURN_IF_ERROR(plan.status());
-      int64_t number = 0, workspace = 0;
       RETURN_IF_ERROR(plan->Get(cuda::kDnnPlanWorkspace, cuda::kDnnTypeI64, 1, &workspace).status());
       if (workspace > most_workspace) continue;
-      RETURN_IF_ERROR(engine.Get(cuda::kDnnEngineNumber, cuda::kDnnTypeI64, 1, &number).status());
-      auto made = std::make_unique<CudnnPlan>();
       made->target_ = target_;
-      made->graph_ = std::move(graph);
+      made->graph_ = std::move(*graph);
       made->config_ = std::move(config);
       made->plan_ = *std::move(plan);
       made->operands_ = operands_;
       made->numbers_ = numbers_;
       made->values_ = values_;
       made->workspace_bytes_ = workspace;
-      made->engine_ = absl::StrCat("engine ", number);
       made->notes_ = std::move(notes);
       return made;
     }
   }
-  return absl::UnimplementedError("cuDNN has no engine for this graph");
+  return std::unique_ptr<CudnnPlan>();
+}
+
+StatusOr<std::unique_ptr<CudnnPlan>> CudnnGraph::Plan(bool tf32, int64_t most_workspace, const std::string& choice) {
+  RETURN_IF_ERROR(status_);
+  ASSIGN_OR_RETURN(CudnnDescriptor graph, Make(cuda::kDnnGraph));
+  if (target_.handle_ != nullptr)
+    RETURN_IF_ERROR(graph.Set(cuda::kDnnGraphHandle, cuda::kDnnTypeHandle, 1, &target_.handle_));
+  RETURN_IF_ERROR(graph.Set(cuda::kDnnGraphOperations, operations_));
+  RETURN_IF_ERROR(graph.Finalize());
+  std::unique_ptr<CudnnPlan> made;
+  if (!choice.empty()) {
+    ASSIGN_OR_RETURN(made, FirstPlan(&graph, tf32, most_workspace, choice));
+    if (made != nullptr) return made;
+  }
+  ASSIGN_OR_RETURN(made, FirstPlan(&graph, tf32, most_workspace, ""));
+  if (made == nullptr) return absl::UnimplementedError("cuDNN has no engine for this graph");
+  return made;
 }
 
 Status CudnnPlan::Enqueue(DeviceStream& stream, absl::Span<void* const> operands, void* workspace) const {

@@ -64,6 +64,8 @@ class CudnnPlan {
   int64_t workspace_bytes() const { return workspace_bytes_; }
   // "engine 38"
   const std::string& engine() const { return engine_; }
+  // The engine and the values of its knobs, by number: "engine 38, 2=5, 14=3".
+  const std::string& choice() const { return choice_; }
   // What the library says of its numbers: cuda::kDnnTensorCore, ...
   const std::vector<int>& notes() const { return notes_; }
   // `operands`: of the device, in the order of CudnnGraph::Operand, 16-byte aligned.
@@ -76,7 +78,7 @@ class CudnnPlan {
   std::vector<int64_t> operands_, numbers_;  // the library's names of tensors
   std::vector<float> values_;                // of numbers_
   int64_t workspace_bytes_ = 0;
-  std::string engine_;
+  std::string engine_, choice_;
   std::vector<int> notes_;
 };
 
@@ -115,7 +117,8 @@ class CudnnGraph {
 
   // Unimplemented where the library has no engine that is repeatable and, for float32 operands, free of rounding to
   // fewer bits; `tf32` allows that of operands to TF32. `most_workspace`: of bytes.
-  StatusOr<std::unique_ptr<CudnnPlan>> Plan(bool tf32, int64_t most_workspace);
+  // `choice`: CudnnPlan::choice() of an earlier plan, which is made again where the library still proposes it.
+  StatusOr<std::unique_ptr<CudnnPlan>> Plan(bool tf32, int64_t most_workspace, const std::string& choice = "");
 
  private:
   StatusOr<CudnnDescriptor> Make(int type) { return CudnnDescriptor::Make(target_.library_, type); }
@@ -126,6 +129,10 @@ class CudnnGraph {
   Status AddConvolution(int type, int first_attribute, const std::vector<std::pair<int, int>>& tensors,
                         const CudnnWindow& window);
   Status SetTensor(CudnnDescriptor& operation, int name, int tensor);
+  StatusOr<std::string> KnobsOf(const CudnnDescriptor& config);
+  // The first that may be used and is of that choice, empty: of any; null where there is none.
+  StatusOr<std::unique_ptr<CudnnPlan>> FirstPlan(CudnnDescriptor* graph, bool tf32, int64_t most_workspace,
+                                                 const std::string& choice);
   StatusOr<std::vector<CudnnDescriptor>> Candidates(const CudnnDescriptor& graph, int mode);
   bool Suits(const std::vector<int>& notes, bool tf32) const;
   StatusOr<CudnnDescriptor> MakePlan(const CudnnDescriptor& config);

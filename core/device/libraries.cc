@@ -176,6 +176,18 @@ Status CheckCudnn(const Library<Cudnn>& library, Result result, const char* func
   return WithExitCode(lacking ? absl::UnimplementedError(text) : absl::InternalError(text), kExitEnvironment);
 }
 
+std::string LibrariesText() {
+  std::string text;
+  const auto add = [&](const std::string& name) { absl::StrAppend(&text, text.empty() ? " with " : ", ", name); };
+  if (const auto library = OpenCublasLt(); library.ok()) {
+    const size_t version = (*library)->call.cublasLtGetVersion();
+    add(absl::StrCat("cuBLASLt ", version / 10000, ".", version % 10000 / 100, ".", version % 100));
+  }
+  if (const auto library = OpenCudnn(); library.ok())
+    add(absl::StrCat("cuDNN ", CudnnVersionText((*library)->call.cudnnGetVersion())));
+  return text;
+}
+
 std::string CudnnVersionText(size_t version) {
   return absl::StrCat(version / 10000, ".", version % 10000 / 100, ".", version % 100);
 }

@@ -20,6 +20,7 @@ class CudnnAttention : public LibraryKernel {
       : plan_(std::move(plan)), operands_(std::move(operands)) {}
   const char* name() const override { return "cudnn"; }
   int64_t workspace_bytes() const override { return plan_->workspace_bytes(); }
+  std::string choice() const override { return plan_->choice(); }
   Status Enqueue(DeviceStream& stream, absl::Span<void* const> operands, void* workspace) const override {
     std::vector<void*> chosen;
     for (const Operand& o : operands_) chosen.push_back(static_cast<char*>(operands[o.operand]) + o.offset);
@@ -81,7 +82,7 @@ MSLUA_LIBRARY_KERNEL(scaled_dot_product_attention) {
   shape.v = dense(a.s, a.e);
   shape.y = dense(a.t, a.e);
   ASSIGN_OR_RETURN(const CudnnTarget target, CudnnTarget::ThisDevice());
-  ASSIGN_OR_RETURN(auto plan, PlanAttention(target, shape));
+  ASSIGN_OR_RETURN(auto plan, PlanAttention(target, shape, options.choice));
   LibraryProgram program;
   program.kernel = std::make_shared<CudnnAttention>(
       std::move(plan), std::vector<CudnnAttention::Operand>{{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}});
@@ -92,7 +93,7 @@ MSLUA_LIBRARY_KERNEL(packed_attention) {
   const Packed packed = PackedShape(spec);
   RETURN_IF_ERROR(CheckAlignment(packed));
   ASSIGN_OR_RETURN(const CudnnTarget target, CudnnTarget::ThisDevice());
-  ASSIGN_OR_RETURN(auto plan, PlanAttention(target, packed.shape));
+  ASSIGN_OR_RETURN(auto plan, PlanAttention(target, packed.shape, options.choice));
   LibraryProgram program;
   program.kernel = std::make_shared<CudnnAttention>(
       std::move(plan),
@@ -105,7 +106,7 @@ MSLUA_LIBRARY_KERNEL(packed_attention_grad) {
   const Packed packed = PackedShape(spec);
   RETURN_IF_ERROR(CheckAlignment(packed));
   ASSIGN_OR_RETURN(const CudnnTarget target, CudnnTarget::ThisDevice());
-  ASSIGN_OR_RETURN(auto plan, PlanAttentionGrad(target, packed.shape));
+  ASSIGN_OR_RETURN(auto plan, PlanAttentionGrad(target, packed.shape, options.choice));
   constexpr int kScratch = 5;
   LibraryProgram program;
   program.scratch_bytes = spec.inputs[2].bytes();  // delta

@@ -18,6 +18,7 @@ class CudnnConvolution : public LibraryKernel {
       : plan_(std::move(plan)), operands_(operands) {}
   const char* name() const override { return "cudnn"; }
   int64_t workspace_bytes() const override { return plan_->workspace_bytes(); }
+  std::string choice() const override { return plan_->choice(); }
   Status Enqueue(DeviceStream& stream, absl::Span<void* const> operands, void* workspace) const override {
     void* const chosen[] = {operands[operands_[0]], operands[operands_[1]], operands[operands_[2]]};
     return plan_->Enqueue(stream, chosen, workspace);
@@ -43,13 +44,13 @@ DeviceStep MoveWeight(const Convolution& c, DType type, const char* operand, boo
 
 std::array<int64_t, 4> SizesOf(const Image& image) { return {image.n, image.c, image.h, image.w}; }
 
-StatusOr<LibraryProgram> Make(const Bilinear& b, ConvolutionKind kind, bool tf32) {
+StatusOr<LibraryProgram> Make(const Bilinear& b, ConvolutionKind kind, const LibraryOptions& options) {
   const Convolution& c = b.convolution;
   const Window& window = c.window;
   ConvolutionShape shape;
   shape.kind = kind;
   shape.type = b.type;
-  shape.tf32 = tf32;
+  shape.tf32 = options.tf32.convolutions;
   shape.channels_last = c.x.channels_last;
   shape.x = SizesOf(c.x);
   shape.y = SizesOf(c.y);
@@ -59,7 +60,7 @@ StatusOr<LibraryProgram> Make(const Bilinear& b, ConvolutionKind kind, bool tf32
   shape.before = window.before;
   shape.after = window.after;
   ASSIGN_OR_RETURN(const CudnnTarget target, CudnnTarget::ThisDevice());
-  ASSIGN_OR_RETURN(auto plan, PlanConvolution(target, shape));
+  ASSIGN_OR_RETURN(auto plan, PlanConvolution(target, shape, options.choice));
   LibraryProgram program;
   std::array<int, 3> operands = {0, 1, 2};
   if (c.x.channels_last && c.in_per_group() > 1 && window.size[0] * window.size[1] > 1) {
@@ -79,12 +80,8 @@ StatusOr<LibraryProgram> Make(const Bilinear& b, ConvolutionKind kind, bool tf32
 
 }  // namespace
 
-MSLUA_LIBRARY_KERNEL(conv2d) { return Make(ConvolutionOf(spec), ConvolutionKind::kForward, tf32.convolutions); }
-MSLUA_LIBRARY_KERNEL(conv2d_grad_input) {
-  return Make(GradInputOf(spec), ConvolutionKind::kGradInput, tf32.convolutions);
-}
-MSLUA_LIBRARY_KERNEL(conv2d_grad_weight) {
-  return Make(GradWeightOf(spec), ConvolutionKind::kGradWeight, tf32.convolutions);
-}
+MSLUA_LIBRARY_KERNEL(conv2d) { return Make(ConvolutionOf(spec), ConvolutionKind::kForward, options); }
+MSLUA_LIBRARY_KERNEL(conv2d_grad_input) { return Make(GradInputOf(spec), ConvolutionKind::kGradInput, options); }
+MSLUA_LIBRARY_KERNEL(conv2d_grad_weight) { return Make(GradWeightOf(spec), ConvolutionKind::kGradWeight, options); }
 
 }  // namespace mslua

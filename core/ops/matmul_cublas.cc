@@ -13,6 +13,7 @@ class Product : public LibraryKernel {
   explicit Product(std::unique_ptr<CublasMatmul> product) : product_(std::move(product)) {}
   const char* name() const override { return "cublas"; }
   int64_t workspace_bytes() const override { return product_->workspace_bytes(); }
+  std::string choice() const override { return product_->choice(); }
   Status Enqueue(DeviceStream& stream, absl::Span<void* const> operands, void* workspace) const override {
     return product_->Enqueue(stream, {operands[0], operands[1], operands[2]}, workspace);
   }
@@ -29,6 +30,7 @@ class BiasedProduct : public LibraryKernel {
       : product_(std::move(product)), z_(z), h_(h), moved_(moved) {}
   const char* name() const override { return "cublas"; }
   int64_t workspace_bytes() const override { return product_->workspace_bytes(); }
+  std::string choice() const override { return product_->choice(); }
   Status Enqueue(DeviceStream& stream, absl::Span<void* const> operands, void* workspace) const override {
     const size_t y = z_ ? 4 : 3;
     CublasMatmul::Operands at;
@@ -46,13 +48,13 @@ class BiasedProduct : public LibraryKernel {
   const bool z_, h_, moved_;
 };
 
-StatusOr<LibraryProgram> Biased(const OpSpec& spec, bool tf32) {
+StatusOr<LibraryProgram> Biased(const OpSpec& spec, const LibraryOptions& options) {
   const DType result = spec.outputs[0].dtype;
   MatmulShape shape = BiasedProductOf(spec);
-  shape.tf32 = tf32;
+  shape.tf32 = options.tf32.products;
   if (spec.inputs.size() > 3 && spec.inputs[3].dtype != result)
     return absl::UnimplementedError("cuBLASLt adds what is stored as the result is");
-  ASSIGN_OR_RETURN(auto product, CublasMatmul::Make(shape));
+  ASSIGN_OR_RETURN(auto product, CublasMatmul::Make(shape, options.choice));
   LibraryProgram program;
   program.scratch_bytes = MovedBiasBytes(spec);
   const bool moved = program.scratch_bytes > 0;
@@ -69,12 +71,13 @@ StatusOr<LibraryProgram> Biased(const OpSpec& spec, bool tf32) {
 MSLUA_LIBRARY_KERNEL(matmul) {
   const MatrixProduct p = ProductOf(spec).product;
   ASSIGN_OR_RETURN(auto product, CublasMatmul::Make({spec.outputs[0].dtype, p.batch, p.m, p.n, p.k, p.transpose_a,
-                                                     p.transpose_b, tf32.products}));
+                                                     p.transpose_b, options.tf32.products},
+                                                    options.choice));
   LibraryProgram program;
   program.kernel = std::make_shared<Product>(std::move(product));
   return program;
 }
-MSLUA_LIBRARY_KERNEL(matmul_bias) { return Biased(spec, tf32.products); }
-MSLUA_LIBRARY_KERNEL(matmul_bias_add) { return Biased(spec, tf32.products); }
+MSLUA_LIBRARY_KERNEL(matmul_bias) { return Biased(spec, options); }
+MSLUA_LIBRARY_KERNEL(matmul_bias_add) { return Biased(spec, options); }
 
 }  // namespace mslua

@@ -40,6 +40,11 @@ int Decisions::Choose(const std::string& question, absl::Span<const Way> ways, i
   return best;
 }
 
+std::string Decisions::Find(const std::string& question) const {
+  const auto known = answers_.find(question);
+  return known == answers_.end() ? "" : known->second;
+}
+
 std::string Decisions::ToText() const {
   std::string text;
   for (const auto& [question, way] : answers_) absl::StrAppend(&text, question, kIs, way, "\n");

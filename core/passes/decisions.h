@@ -1,6 +1,7 @@
 // The decisions of a plan: for each node that can be computed in several ways, which way is used. They come from a
-// fixed table, or are measured once ("tuned"). Either way they are recorded, so that another compile of the graph, in
-// another rank or after a restart, makes the same decisions and computes the same bits.
+// fixed table, are measured once ("tuned"), or are what a device's library chose. In any case they are recorded, so
+// that another compile of the graph, in another rank or after a restart, makes the same decisions and computes the same
+// bits.
 #pragma once
 
 #include <functional>
@@ -12,6 +13,9 @@
 #include "core/graph/graph.h"
 
 namespace mslua {
+
+// How questions begin whose answer is a device's library's, and means nothing to another version or device.
+inline constexpr char kLibraryQuestion[] = "library kernel of ";
 
 class Decisions {
  public:
@@ -30,6 +34,10 @@ class Decisions {
   // The position of the way that is recorded for `question` (one line, without " = "). When none is: that of the
   // fastest where there is a stopwatch (of equals, and where measuring fails: `usual`), else `usual`; and records it.
   int Choose(const std::string& question, absl::Span<const Way> ways, int usual);
+
+  // The way that is recorded for `question`, empty where none is; and records one that others than Choose have chosen.
+  std::string Find(const std::string& question) const;
+  void Record(const std::string& question, const std::string& way) { answers_[question] = way; }
 
   // How many questions have an answer, and how many of them were measured by this object.
   int64_t size() const { return static_cast<int64_t>(answers_.size()); }

@@ -18,6 +18,7 @@
 #include "core/kernels/cuda/library_kernel.h"
 #include "core/op/device_text.h"
 #include "core/op/rank_call.h"
+#include "core/passes/decisions.h"
 #include "core/runtime/collective_kernel.h"
 #include "core/runtime/collective_node.h"
 #include "core/runtime/device_collective.h"
@@ -60,6 +61,7 @@ class DeviceExecutable : public Executable, public DeviceRun {
     store_ = store;
     device_ = options.device;
     nccl_ = options.nccl;
+    decisions_ = options.decisions;
     check_ = device_->checks_launches();
     if (options.groups != nullptr) timeout_ = options.groups->timeout();
     RETURN_IF_ERROR(device_->Enter());
@@ -320,7 +322,13 @@ class DeviceExecutable : public Executable, public DeviceRun {
     for (const auto& [name, value] : spec.attrs.items()) absl::StrAppend(&call, " ", name, "=", AttrText(value));
     const auto found = libraries_.find(call);
     if (found != libraries_.end()) return found->second;
-    ASSIGN_OR_RETURN(LibraryProgram made, FindLibraryKernel(n.op->name, spec, device_->tf32()));
+    const Tf32& tf32 = device_->tf32();
+    const std::string question = absl::StrCat(kLibraryQuestion, call, tf32.products ? " tf32 of products" : "",
+                                              tf32.convolutions ? " tf32 of convolutions" : "");
+    ASSIGN_OR_RETURN(LibraryProgram made,
+                     FindLibraryKernel(n.op->name, spec,
+                                       {tf32, decisions_ == nullptr ? std::string() : decisions_->Find(question)}));
+    if (decisions_ != nullptr && made.kernel != nullptr) decisions_->Record(question, made.kernel->choice());
     return libraries_.emplace(call, std::move(made)).first->second;
   }
 
@@ -920,6 +928,7 @@ class DeviceExecutable : public Executable, public DeviceRun {
   absl::flat_hash_map<int32_t, std::unique_ptr<DeviceCollective>> streamed_;  // by node
   std::shared_ptr<NcclWorld> nccl_;
   bool over_nccl_ = false, staged_any_ = false;  // some collective is
+  Decisions* decisions_ = nullptr;               // of the plan, while it is made
   bool check_ = false;
   absl::Duration timeout_;
   std::vector<std::pair<int32_t, const char*>> launch_names_;

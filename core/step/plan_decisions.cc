@@ -4,9 +4,11 @@
 #include <chrono>
 #include <cstdio>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/strip.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "core/base/parallel_for.h"
 #include "core/base/processor.h"
 #include "core/base/version.h"
@@ -20,8 +22,8 @@
 namespace mslua {
 namespace {
 
-// The first line of a checkpoint's plan: what its bits depend on besides the decisions.
-std::string Processor() { return absl::StrCat("for ", ComputeThreads(), " threads on ", InstructionSets()); }
+// The first line of a checkpoint's plan.
+std::string FirstLine(const std::string& machine) { return absl::StrCat("for ", machine); }
 
 // Measures what the passes ask, or finds what was measured before.
 StatusOr<Decisions> Tune(const Graph& graph, const PassOptions& options) {
@@ -49,17 +51,21 @@ StatusOr<Decisions> Tune(const Graph& graph, const PassOptions& options) {
 }
 
 // The decisions of a checkpoint's plan.
-Decisions TakeResumed(absl::string_view plan) {
+Decisions TakeResumed(absl::string_view plan, const std::string& machine) {
   Decisions decisions;
-  const std::string here = absl::StrCat(Processor(), "\n");
+  const std::string here = FirstLine(machine);
   const absl::string_view made = plan.substr(0, plan.find('\n'));
-  if (!absl::ConsumePrefix(&plan, here)) {
+  std::string text(plan.substr(std::min(plan.size(), made.size() + 1)));
+  if (made != here) {
     std::fprintf(stderr,
                  "mslua: note: the checkpoint's plan is %s; here it is %s: the same mathematics, not the same bits\n",
-                 std::string(made).c_str(), Processor().c_str());
-    plan = plan.substr(std::min(plan.size(), made.size() + 1));
+                 std::string(made).c_str(), here.c_str());
+    std::vector<std::string> lines = absl::StrSplit(text, '\n');
+    const auto of_library = [](const std::string& line) { return absl::StartsWith(line, kLibraryQuestion); };
+    lines.erase(std::remove_if(lines.begin(), lines.end(), of_library), lines.end());
+    text = absl::StrJoin(lines, "\n");
   }
-  if (const Status s = decisions.Take(plan); !s.ok())
+  if (const Status s = decisions.Take(text); !s.ok())
     std::fprintf(stderr, "mslua: note: the checkpoint's plan is not used: %s\n", std::string(s.message()).c_str());
   return decisions;
 }
@@ -67,14 +73,14 @@ Decisions TakeResumed(absl::string_view plan) {
 }  // namespace
 
 std::string PlanMachine() {
-  return absl::StrCat("mslua ", kVersion, " ", BuildId(), " ", Processor(), " oneDNN ", onednn::Version());
+  return absl::StrCat("mslua ", kVersion, " ", BuildId(), " for ", ProcessorText(), " oneDNN ", onednn::Version());
 }
 
 StatusOr<Decisions> DecidePlan(const std::vector<const Graph*>& graphs, const PassOptions& options, bool tune,
-                               Groups* together, const std::string& resumed) {
+                               Groups* together, const std::string& resumed, const std::string& machine) {
   if (resumed.empty() && !tune) return Decisions();
   const auto decide = [&]() -> StatusOr<std::string> {
-    if (!resumed.empty()) return TakeResumed(resumed).ToText();
+    if (!resumed.empty()) return TakeResumed(resumed, machine).ToText();
     Decisions all;
     for (const Graph* graph : graphs) {
       ASSIGN_OR_RETURN(const Decisions tuned, Tune(*graph, options));
@@ -88,6 +94,10 @@ StatusOr<Decisions> DecidePlan(const std::vector<const Graph*>& graphs, const Pa
   return decisions;
 }
 
-std::string PlanText(const Decisions& decisions) { return absl::StrCat(Processor(), "\n", decisions.ToText()); }
+std::string PlanText(const Decisions& decisions, const std::string& machine) {
+  return absl::StrCat(FirstLine(machine), "\n", decisions.ToText());
+}
+
+std::string ProcessorText() { return absl::StrCat(ComputeThreads(), " threads on ", InstructionSets()); }
 
 }  // namespace mslua

@@ -13,12 +13,16 @@ namespace mslua {
 // For the graphs of a step, one for each shape of a batch.
 // To be called on all ranks of `together` (null: this rank trains by itself): rank 0 decides, and all have the same.
 // `resumed` is the RunState::plan of the checkpoint that the run resumes from; empty: none. A damaged one, or one of
-// another processor or number of threads, is used as far as it goes, and a line on stderr says so.
+// another machine, is used as far as it goes, and a line on stderr says so.
+// `machine`: what the bits of a step depend on besides its decisions: ProcessorText(), or a device and its libraries.
 StatusOr<Decisions> DecidePlan(const std::vector<const Graph*>& graphs, const PassOptions& options, bool tune,
-                               Groups* together, const std::string& resumed);
+                               Groups* together, const std::string& resumed, const std::string& machine);
 
 // What a checkpoint keeps: the machine and the decisions.
-std::string PlanText(const Decisions& decisions);
+std::string PlanText(const Decisions& decisions, const std::string& machine);
+
+// "2 threads on avx512f avx2 fma".
+std::string ProcessorText();
 
 // What decisions depend on besides the graph: this build, the processor's instruction sets, the compute threads, the
 // libraries.

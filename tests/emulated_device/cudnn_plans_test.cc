@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/device/cudnn_attention.h"
 #include "core/device/cudnn_convolution.h"
@@ -94,13 +95,13 @@ class CudnnPlans : public ::testing::TestWithParam<const char*> {
       GTEST_SKIP() << "skipped: " << (*library)->path << " is older than 9.8, which knows no properties of a device";
     ASSERT_TRUE(target.ok()) << target.status();
     target_ = std::make_unique<CudnnTarget>(*std::move(target));
-    std::printf("%s, cuDNN %s\n%-62s %-12s %12s %8s\n", GetParam(),
+    std::printf("%s, cuDNN %s\n%-62s %-50s %12s %8s\n", GetParam(),
                 cuda::CudnnVersionText((*library)->call.cudnnGetVersion()).c_str(), "", "", "workspace", "made in");
   }
   // One line of the table, and whether the plan is one that mslua may use.
   void Expect(const std::string& name, const StatusOr<std::unique_ptr<CudnnPlan>>& plan, double seconds, bool exact) {
     ASSERT_TRUE(plan.ok()) << name << ": " << plan.status();
-    std::printf("%-62s %-12s %9.2f MB %6.0f ms\n", name.c_str(), (*plan)->engine().c_str(),
+    std::printf("%-62s %-50s %9.2f MB %6.0f ms\n", name.c_str(), (*plan)->choice().c_str(),
                 static_cast<double>((*plan)->workspace_bytes()) / 1e6, 1e3 * seconds);
     for (const int note : (*plan)->notes()) {
       EXPECT_NE(note, cuda::kDnnNondeterministic) << name;
@@ -109,11 +110,12 @@ class CudnnPlans : public ::testing::TestWithParam<const char*> {
         EXPECT_NE(note, cuda::kDnnDownConvert) << name;
       }
     }
+    with_knobs_ += absl::StrContains((*plan)->choice(), ", ") ? 1 : 0;
     ++plans_;
   }
 
   std::unique_ptr<CudnnTarget> target_;
-  int plans_ = 0;
+  int plans_ = 0, with_knobs_ = 0;
 };
 
 TEST_P(CudnnPlans, Convolutions) {
@@ -151,11 +153,19 @@ TEST_P(CudnnPlans, Convolutions) {
         const std::vector<int>& notes = (*rounded)->notes();
         on_tensor_cores += std::count(notes.begin(), notes.end(), cuda::kDnnTensorCore) > 0 ? 1 : 0;
         EXPECT_EQ(std::count(notes.begin(), notes.end(), cuda::kDnnDownConvert), 0) << name;
+        if (!plan.ok()) continue;
+        // A choice is made again, but for one that is too rough.
+        const auto again = PlanConvolution(*target_, shape, (*plan)->choice());
+        const auto refused = PlanConvolution(*target_, shape, (*rounded)->choice());
+        ASSERT_TRUE(again.ok() && refused.ok()) << name;
+        EXPECT_EQ((*again)->choice(), (*plan)->choice()) << name;
+        EXPECT_EQ((*refused)->choice(), (*plan)->choice()) << name;
       }
     }
   }
   std::printf("%d convolutions; of float32, %d on tensor cores where TF32 is allowed\n", plans_, on_tensor_cores);
   EXPECT_GT(on_tensor_cores, 20);
+  EXPECT_GT(with_knobs_, 20);
 }
 
 TEST_P(CudnnPlans, Attention) {

@@ -216,6 +216,28 @@ TEST_F(CudnnTest, EnginesThatAreNotRepeatableOrExactAreRefused) {
   }
 }
 
+TEST_F(CudnnTest, AChoiceIsMadeAgainWhereItMayBeUsed) {
+  if (testing::OnRealDevice()) GTEST_SKIP() << "of the emulation";
+  ConvolutionShape shape;
+  shape.x = shape.y = {1, 4, 5, 5};
+  shape.w = {4, 4, 1, 1};
+  const auto target = CudnnTarget::ThisDevice();
+  ASSERT_TRUE(target.ok()) << target.status();
+  const auto choice = [&](const std::string& recorded) {
+    const auto plan = PlanConvolution(*target, shape, recorded);
+    return plan.ok() ? (*plan)->choice() : plan.status().ToString();
+  };
+  setenv("EMULATED_CUDNN_FIRST", "4", 1);
+  const std::string other = choice("");
+  unsetenv("EMULATED_CUDNN_FIRST");
+  EXPECT_EQ(other, "engine 4, 2=20, 14=140");
+  EXPECT_EQ(choice(""), "engine 3");
+  EXPECT_EQ(choice(other), other);
+  // Other knobs, an engine that rounds, one that is not there, and no choice at all.
+  for (const char* refused : {"engine 4, 2=20, 14=141", "engine 4", "engine 1", "engine 40", "", "garbage"})
+    EXPECT_EQ(choice(refused), "engine 3") << refused;
+}
+
 // A graph with memory for x, w and y of 2 x 4 x 5 x 5 by 4 x 4 x 1 x 1.
 struct Planted {
   std::unique_ptr<CudnnPlan> plan;

@@ -1040,6 +1040,8 @@ static Result CheckEpilogue(const BlasMatmulTag& m, const BlasLayoutTag& a, cons
                    m.aux_stride >= static_cast<int64_t>(d.rows);
   return aux ? kSuccess : kBlasInvalid;
 }
+// Algorithm 0 adds in float64, 1 in float32.
+constexpr uint64_t kAlgorithms = 0x6d736c7561;
 // An algorithm that needs memory of its own, so that a missing workspace shows; none where any order of adding is
 // allowed, which would not give the same bits twice.
 Result cublasLtMatmulAlgoGetHeuristic(BlasHandle, BlasMatmul matmul, BlasLayout a, BlasLayout b, BlasLayout,
@@ -1055,19 +1057,31 @@ Result cublasLtMatmulAlgoGetHeuristic(BlasHandle, BlasMatmul matmul, BlasLayout 
   if (size(a, 0, true) != d->rows || size(b, 1, false) != d->columns || size(a, 0, false) != size(b, 1, true))
     return kBlasInvalid;
   *results = {};
+  const char* const first = std::getenv("EMULATED_CUBLAS_ALGORITHM");
+  results->algorithm = {{kAlgorithms, first != nullptr ? static_cast<uint64_t>(std::atoi(first)) : 0}};
   results->workspace_bytes = 256;
   *given = 1;
   return kSuccess;
 }
+Result cublasLtMatmulAlgoCheck(BlasHandle, BlasMatmul matmul, BlasLayout a, BlasLayout, BlasLayout, BlasLayout d,
+                               const BlasAlgorithm* algorithm, BlasHeuristic* result) {
+  ENTER(cublasLtMatmulAlgoCheck);
+  if (algorithm->data[0] != kAlgorithms || algorithm->data[1] > 1) return kBlasInvalid;
+  *result = {};
+  result->workspace_bytes = 256;
+  return CheckEpilogue(*matmul, *a, *d);
+}
 Result cublasLtMatmul(BlasHandle, BlasMatmul matmul, const void* alpha, const void* a, BlasLayout a_layout,
                       const void* b, BlasLayout b_layout, const void* beta, const void* c, BlasLayout c_layout, void* d,
-                      BlasLayout d_layout, const BlasAlgorithm*, void* workspace, size_t workspace_bytes,
+                      BlasLayout d_layout, const BlasAlgorithm* algorithm, void* workspace, size_t workspace_bytes,
                       StreamHandle stream) {
   ENTER(cublasLtMatmul);
   const bool wide = matmul->compute == kCompute64;
   const double scale = wide ? *static_cast<const double*>(alpha) : *static_cast<const float*>(alpha);
   const double add = wide ? *static_cast<const double*>(beta) : *static_cast<const float*>(beta);
   if (workspace == nullptr || workspace_bytes < 256) return kBlasInvalid;
+  if (algorithm == nullptr || algorithm->data[0] != kAlgorithms) return kBlasInvalid;
+  const bool narrow = algorithm->data[1] == 1;
   const BlasLayoutTag la = *a_layout, lb = *b_layout, lc = *c_layout, ld = *d_layout;
   const BlasMatmulTag m = *matmul;
   if (const Result known = CheckEpilogue(m, la, ld); known != kSuccess) return known;
@@ -1102,7 +1116,10 @@ Result cublasLtMatmul(BlasHandle, BlasMatmul matmul, const void* alpha, const vo
         for (uint64_t r = 0; r < ld.rows; ++r) {
           const double *const x = left.data() + r * inner, *const y = right.data() + column * inner;
           double sum = 0;
-          for (uint64_t k = 0; k < inner; ++k) sum += x[k] * y[k];
+          for (uint64_t k = 0; k < inner; ++k) {
+            sum += x[k] * y[k];
+            if (narrow) sum = static_cast<double>(static_cast<float>(sum));
+          }
           const int64_t at = s * ld.batch_stride + static_cast<int64_t>(column) * ld.stride + static_cast<int64_t>(r);
           double value = scale * sum;
           if (add != 0) value += add * LoadAsDouble(type(lc.type), c, at);

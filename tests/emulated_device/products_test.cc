@@ -1,6 +1,7 @@
 // Products by cuBLASLt's functions are those of the reference: types, transposed operands, batches.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -124,6 +125,26 @@ TEST(Products, WithAWrongEpilogueAreSeen) {
   lacking = right;
   lacking.batch = 2;
   EXPECT_TRUE(absl::IsUnimplemented(CublasMatmul::Make(lacking).status()));
+}
+
+TEST(Products, AreMadeAgainByTheRecordedAlgorithm) {
+  ASSERT_TRUE(testing::UseEmulatedDevice().ok());
+  if (testing::OnRealDevice()) GTEST_SKIP() << "of the emulation";
+  const auto choice = [](const std::string& recorded) {
+    const auto product = CublasMatmul::Make({DType::kF32, 1, 2, 2, 2}, recorded);
+    return product.ok() ? (*product)->choice() : product.status().ToString();
+  };
+  const std::string usual = choice("");
+  setenv("EMULATED_CUBLAS_ALGORITHM", "1", 1);
+  const std::string other = choice("");
+  unsetenv("EMULATED_CUBLAS_ALGORITHM");
+  EXPECT_EQ(other.size(), 128u);
+  EXPECT_NE(usual, other);
+  EXPECT_EQ(choice(other), other);
+  // An algorithm that the library does not know, text that is none, and too little of it.
+  for (const std::string& refused :
+       {std::string(128, '0'), std::string(128, 'x'), other.substr(2), std::string("engine 3")})
+    EXPECT_EQ(choice(refused), usual) << refused;
 }
 
 TEST(Products, ThatTheLibraryLacksAreLeftToOtherKernels) {

@@ -32,7 +32,7 @@ std::string BitsOf(const Call& call, const Tf32& tf32) {
     ASSIGN_OR_RETURN(Device* const device, Device::Open(0));
     ASSIGN_OR_RETURN(DeviceStream stream, device->MakeStream());
     ASSIGN_OR_RETURN(const LibraryProgram program,
-                     FindLibraryKernel(call.op->name, {call.attrs, call.inputs, call.outputs}, tf32));
+                     FindLibraryKernel(call.op->name, {call.attrs, call.inputs, call.outputs}, {tf32, ""}));
     if (program.kernel == nullptr) return absl::NotFoundError("no kernel");
     ASSIGN_OR_RETURN(const std::vector<Memory> results,
                      testing::RunLibraryProgram(device, stream, call, testing::MakeInputs(call, {}), program));

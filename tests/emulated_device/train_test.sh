@@ -137,6 +137,23 @@ train from.cpu epochs=1
 train from.cpu --device cuda --resume=last
 near "resumed on the device" 1e-4 whole/rank_0.log from.cpu/rank_0.log
 
+# The algorithms of cuBLASLt and cuDNN are decisions of the plan: a resumed training has those of its checkpoint, though
+# the libraries would choose others now. Of another version, which may not know them, a note says so.
+chosen() { EMULATED_CUBLAS_ALGORITHM=1 EMULATED_CUDNN_FIRST=4 train "$@" --device cuda; }
+chosen chosen.whole
+chosen chosen.half epochs=1
+cp -r chosen.half chosen.other
+grep "^epoch: 2" chosen.whole/rank_0.log > one.txt
+cmp -s one.txt two.txt && fail "the emulated libraries' algorithms have equal bits"
+train chosen.half --device cuda --resume=last
+refuse "resumed with the plan's algorithms" "not the same bits"
+grep "^epoch: 2" chosen.half/rank_0.log > two.txt
+[ -s one.txt ] && cmp -s one.txt two.txt || fail "resumed with the plan's algorithms: the bits differ"
+EMULATED_CUDNN_VERSION=92000 train chosen.other --device cuda --resume=last
+expect "resumed with another cuDNN" 0 "cuBLASLt 12.8.0, cuDNN 9.19.0; here it is for "
+expect "resumed with another cuDNN" 0 "cuDNN 9.20.0: the same mathematics, not the same bits"
+near "resumed with another cuDNN" 1e-4 whole/rank_0.log chosen.other/rank_0.log
+
 # Steps that begin before the loss of the one before is read print the lines of steps that are waited for, and save the
 # same bytes.
 train single --device cuda context.device_check=true

@@ -14,10 +14,10 @@ std::map<std::string, LibraryFn>& Table() {
 
 bool RegisterLibraryKernel(const char* op, LibraryFn make) { return Table().emplace(op, make).second; }
 
-StatusOr<LibraryProgram> FindLibraryKernel(const std::string& op, const OpSpec& spec, const Tf32& tf32) {
+StatusOr<LibraryProgram> FindLibraryKernel(const std::string& op, const OpSpec& spec, const LibraryOptions& options) {
   const auto at = Table().find(op);
   if (at == Table().end()) return LibraryProgram();
-  StatusOr<LibraryProgram> made = at->second(spec, tf32);
+  StatusOr<LibraryProgram> made = at->second(spec, options);
   if (absl::IsNotFound(made.status()) || absl::IsUnimplemented(made.status())) return LibraryProgram();
   return made;
 }

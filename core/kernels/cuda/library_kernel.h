@@ -23,6 +23,8 @@ class LibraryKernel {
   // What `mslua prof` calls it: "cudnn".
   virtual const char* name() const = 0;
   virtual int64_t workspace_bytes() const = 0;
+  // Which of the library's ways it is, in one line: a decision of the plan.
+  virtual std::string choice() const = 0;
   // `operands`: of the inputs, the outputs, and the scratch memory of the program's text; 64-byte aligned. Enqueues
   // only, and may be called again with others.
   virtual Status Enqueue(DeviceStream& stream, absl::Span<void* const> operands, void* workspace) const = 0;
@@ -35,8 +37,14 @@ struct LibraryProgram {
   int64_t scratch_bytes = 0;  // of the text
 };
 
+// How a kernel may be made.
+struct LibraryOptions {
+  Tf32 tf32;
+  std::string choice;  // of an earlier compile: taken where the library has it; empty: the library's first
+};
+
 // Unimplemented where the library has no kernel for the call, NotFound where it is not on this machine.
-using LibraryFn = StatusOr<LibraryProgram> (*)(const OpSpec& spec, const Tf32& tf32);
+using LibraryFn = StatusOr<LibraryProgram> (*)(const OpSpec& spec, const LibraryOptions& options);
 
 // What a call of matmul_bias or matmul_bias_add is to cuBLASLt, and the bytes of its bias in the type of the result; 0:
 // it is given so.
@@ -47,14 +55,14 @@ int64_t MovedBiasBytes(const OpSpec& spec);
 bool RegisterLibraryKernel(const char* op, LibraryFn make);
 
 // That of a call of `op` on the device of this process. Without a kernel where text has to do.
-StatusOr<LibraryProgram> FindLibraryKernel(const std::string& op, const OpSpec& spec, const Tf32& tf32);
+StatusOr<LibraryProgram> FindLibraryKernel(const std::string& op, const OpSpec& spec, const LibraryOptions& options);
 
 }  // namespace mslua
 
-#define MSLUA_LIBRARY_KERNEL(name)                                                                    \
-  static ::mslua::StatusOr<::mslua::LibraryProgram> LibraryKernel_##name(const ::mslua::OpSpec&,      \
-                                                                         const ::mslua::Tf32&);       \
-  [[maybe_unused]] static const bool kLibraryKernel_##name =                                          \
-      ::mslua::RegisterLibraryKernel(#name, LibraryKernel_##name);                                    \
-  static ::mslua::StatusOr<::mslua::LibraryProgram> LibraryKernel_##name(const ::mslua::OpSpec& spec, \
-                                                                         [[maybe_unused]] const ::mslua::Tf32& tf32)
+#define MSLUA_LIBRARY_KERNEL(name)                                                                                \
+  static ::mslua::StatusOr<::mslua::LibraryProgram> LibraryKernel_##name(const ::mslua::OpSpec& spec,             \
+                                                                         const ::mslua::LibraryOptions& options); \
+  [[maybe_unused]] static const bool kLibraryKernel_##name =                                                      \
+      ::mslua::RegisterLibraryKernel(#name, LibraryKernel_##name);                                                \
+  static ::mslua::StatusOr<::mslua::LibraryProgram> LibraryKernel_##name(const ::mslua::OpSpec& spec,             \
+                                                                         const ::mslua::LibraryOptions& options)
