@@ -38,19 +38,21 @@ class SmallKernel : public Kernel {
 };
 
 // A few rows times a large transposed matrix, as in the generation of one token: its time is that of reading the matrix
-// once. Threads take rows of the matrix, a block that stays in the cache at a time.
+// once. Threads take rows of the matrix, a block that stays in the cache at a time. A large matrix times a column is
+// the column, as a row, times the matrix.
 template <class T>
 class FewRowsKernel : public Kernel {
  public:
-  static bool Supports(const MatrixProduct& s) {
+  static bool Supports(const MatrixProduct& product) {
+    const MatrixProduct s = IsColumn(product) ? Turned(product) : product;
     return s.batch == 1 && s.m <= 4 && s.transpose_b && (!s.transpose_a || s.m == 1) && s.k > 0 &&
            s.n * s.k * static_cast<int64_t>(sizeof(T)) >= kBytes;
   }
-  explicit FewRowsKernel(const MatrixProduct& s) : s_(s) {}
+  explicit FewRowsKernel(const MatrixProduct& s) : turned_(IsColumn(s)), s_(turned_ ? Turned(s) : s) {}
 
   Status Run(const Buffers& buffers) override {
-    const T* a = static_cast<const T*>(buffers.inputs[0]);
-    const T* b = static_cast<const T*>(buffers.inputs[1]);
+    const T* a = static_cast<const T*>(buffers.inputs[turned_ ? 1 : 0]);
+    const T* b = static_cast<const T*>(buffers.inputs[turned_ ? 0 : 1]);
     T* y = static_cast<T*>(buffers.outputs[0]);
     const int64_t blocks = (s_.n + kBlock - 1) / kBlock;
     ParallelFor(blocks, 1, [&](int64_t begin, int64_t end) {
@@ -65,6 +67,13 @@ class FewRowsKernel : public Kernel {
  private:
   static constexpr int64_t kBytes = 1 << 18;  // of the matrix: what is worth threads
   static constexpr int64_t kBlock = 16;       // rows of the matrix
+  static bool IsColumn(const MatrixProduct& s) { return s.n == 1 && !s.transpose_a && s.m > 1; }
+  static MatrixProduct Turned(MatrixProduct s) {
+    std::swap(s.m, s.n);
+    s.transpose_b = true;
+    return s;
+  }
+  const bool turned_;
   const MatrixProduct s_;
 };
 

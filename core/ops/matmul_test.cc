@@ -84,6 +84,18 @@ TEST(Matmul, AFewRowsTimesALargeMatrix) {
   }
 }
 
+TEST(Matmul, ALargeMatrixTimesAColumn) {
+  std::mt19937 random(2);
+  for (const bool tb : {false, true}) {
+    const Sizes s{709, 1, 129, false, tb};
+    const std::vector<float> a = testing::NormalNumbers(s.m * s.k, 0, random),
+                             b = testing::NormalNumbers(s.k * s.n, 0, random);
+    const std::vector<float> y = Multiply(s, "rows", a, b);
+    EXPECT_LE(Error(s, a, b, y), 1e-7) << tb;
+    EXPECT_EQ(Multiply(s, "", a, b), y) << tb;
+  }
+}
+
 // One product a sum: all of f32's bits count, up to the rounding of six terms.
 TEST(Matmul, SingleProductsKeepTheirBits) {
   const Sizes s{192, 192, 64, false, false};
