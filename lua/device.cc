@@ -88,11 +88,6 @@ StatusOr<Device*> DeviceOf(Session& session) {
   return device;
 }
 
-StatusOr<std::string> DeviceAndLibraries(Session& session) {
-  ASSIGN_OR_RETURN(const Device* const device, DeviceOf(session));
-  return device == nullptr ? std::string() : absl::StrCat(device->info().name, cuda::LibrariesText());
-}
-
 StatusOr<std::shared_ptr<NcclWorld>> NcclOf(Session& session) {
   // Who names a backend of the host has its collectives go through host memory.
   const bool named = !session.backend.empty() && session.backend != kNccl;
@@ -110,6 +105,21 @@ StatusOr<std::shared_ptr<NcclWorld>> NcclOf(Session& session) {
                                                     why.c_str());
                                    }));
   return session.nccl;
+}
+
+StatusOr<std::string> DeviceAndLibraries(Session& session) {
+  ASSIGN_OR_RETURN(const Device* const device, DeviceOf(session));
+  if (device == nullptr) return std::string();
+  std::string text = absl::StrCat(device->info().name, cuda::LibrariesText());
+  ASSIGN_OR_RETURN(const std::shared_ptr<NcclWorld> nccl, NcclOf(session));
+  if (const auto library = cuda::OpenNccl(); nccl != nullptr && library.ok()) {
+    int version = 0;
+    RETURN_IF_ERROR(cuda::CheckNccl(**library, (*library)->call.ncclGetVersion(&version), "ncclGetVersion"));
+    absl::StrAppend(&text, ", NCCL ", cuda::NcclVersionText(version));
+  }
+  if (device->tf32().products) absl::StrAppend(&text, ", TF32 in products");
+  if (device->tf32().convolutions) absl::StrAppend(&text, ", TF32 in convolutions");
+  return text;
 }
 
 Status CheckNccl(Session& session) {

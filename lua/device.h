@@ -25,7 +25,8 @@ StatusOr<std::shared_ptr<NcclWorld>> NcclOf(Session& session);
 // Makes NCCL's communicator of all ranks, or says why there cannot be one. Called by all ranks.
 Status CheckNccl(Session& session);
 
-// "NVIDIA H200 with cuBLASLt 13.0.2, cuDNN 9.19.0": what the bits of a graph depend on; empty on the CPU.
+// "NVIDIA H200 with NVRTC 13.0, cuBLASLt 13.0.2, cuDNN 9.19.0, NCCL 2.28.9, TF32 in products": what the bits of a graph
+// depend on besides its plan; empty on the CPU. Called by all ranks.
 StatusOr<std::string> DeviceAndLibraries(Session& session);
 
 // " on device 0 (NVIDIA H200)", for a line about a graph; empty: on the CPU.

@@ -50,11 +50,13 @@ TrainingRank RankOf(Session& session) {
   rank.compile = [&session](const StepGraph& graph, bool share, Decisions* decisions) {
     return CompileGraph(session, graph, share, decisions);
   };
-  rank.compile_as_is = [&session](const Graph& graph) {
+  rank.compile_as_is = [&session](const Graph& graph, Decisions* decisions) {
     CompileOptions options;
     options.rank = session.state().rank;
     options.optimize = false;
     options.device = session.device;
+    options.nccl = session.nccl;
+    options.decisions = decisions;
     return CompileShared(session, graph, options);
   };
   rank.machine = [&session]() -> StatusOr<std::string> {

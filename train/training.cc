@@ -379,7 +379,7 @@ Status Training::AddEvaluation() {
   const EvaluationSpec& eval = spec_.eval;
   ASSIGN_OR_RETURN(const TrainingData data, eval.open());
   eval_loader_ = std::make_unique<data::Loader>(data.pipeline, data.loader);
-  ASSIGN_OR_RETURN(eval_executable_, rank_.compile(*eval.graph, /*share=*/false, nullptr));
+  ASSIGN_OR_RETURN(eval_executable_, rank_.compile(*eval.graph, /*share=*/false, &decisions_));
   ASSIGN_OR_RETURN(auto varying, VaryingOf(*rank_.state, *eval.graph));
   Groups* const sums_over = rank_.state->view == nullptr ? together() : nullptr;
   ASSIGN_OR_RETURN(evaluator_, Evaluator::Create(eval_executable_.get(), eval_loader_.get(), sums_over,
@@ -588,7 +588,7 @@ endpoint::TrainingView Training::View() {
     view.place = [this](const std::string& name) { return PlaceOf(*rank_.state, parts_, name); };
   view.health = &health_;
   view.store = &rank_.state->store;
-  view.compile = rank_.compile_as_is;
+  view.compile = [this](const Graph& graph) { return rank_.compile_as_is(graph, &decisions_); };
   view.print = [this](const std::string& line) {
     if (!line.empty()) console_->Line(line);
     console_->Flush();

@@ -141,7 +141,7 @@ struct TrainingRank {
   std::function<StatusOr<std::unique_ptr<Executable>>(const StepGraph& graph, bool share, Decisions* decisions)>
       compile;
   // A graph as it is, for what clients ask of a running training.
-  std::function<StatusOr<std::unique_ptr<Executable>>(const Graph& graph)> compile_as_is;
+  std::function<StatusOr<std::unique_ptr<Executable>>(const Graph& graph, Decisions* decisions)> compile_as_is;
   // What computes the steps: ProcessorText(), or a device and its libraries.
   std::function<StatusOr<std::string>()> machine;
   std::function<std::string()> device_text;  // " on device 0 (NVIDIA H200)"; empty: on the CPU

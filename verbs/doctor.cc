@@ -149,11 +149,11 @@ std::vector<Check> CheckCuda() {
                                : std::string(nvrtc.status().message()),
                     nvrtc.ok() ? "" : "--device cuda is refused"});
   const auto cublas = cuda::OpenCublasLt();
-  const size_t version_of_products = cublas.ok() ? (*cublas)->call.cublasLtGetVersion() : 0;
   checks.push_back({"cublas", cublas.ok() ? Check::kOk : Check::kNote,
-                    cublas.ok() ? absl::StrCat("cuBLASLt ", version_of_products / 10000, ".",
-                                               version_of_products % 10000 / 100, ", ", (*cublas)->path)
-                                : std::string(cublas.status().message()),
+                    cublas.ok()
+                        ? absl::StrCat("cuBLASLt ", cuda::CublasVersionText((*cublas)->call.cublasLtGetVersion()), ", ",
+                                       (*cublas)->path)
+                        : std::string(cublas.status().message()),
                     cublas.ok() ? "" : "products run in mslua's own kernels, which are slower"});
   const auto cudnn = cuda::OpenCudnn();
   checks.push_back({"cudnn", cudnn.ok() ? Check::kOk : Check::kNote,

@@ -13,7 +13,6 @@ namespace mslua {
 namespace {
 
 constexpr uint32_t kAlignment = 64;
-constexpr int kInvalidValue = 7, kArchitectureMismatch = 8, kNotSupported = 15;  // cublasStatus_t
 
 Status CheckBlas(int result, const char* function) {
   if (result == 0) return absl::OkStatus();
@@ -89,8 +88,7 @@ Status CublasMatmul::Init(const MatmulShape& s, const std::string& choice) {
   RETURN_IF_ERROR(s.transpose_a ? layout(&a_, s.type, s.k, s.m) : layout(&a_, s.type, s.m, s.k));
   RETURN_IF_ERROR(s.transpose_b ? layout(&b_, s.type, s.n, s.k) : layout(&b_, s.type, s.k, s.n));
   RETURN_IF_ERROR(layout(&y_, s.wide ? DType::kF32 : s.type, s.m, s.n));
-  ASSIGN_OR_RETURN(const bool restored, Restore(choice));
-  if (restored) return absl::OkStatus();
+  if (Restore(choice)) return absl::OkStatus();
   cuda::BlasPreference preference = nullptr;
   RETURN_IF_BLAS_ERROR(cublasLtMatmulPreferenceCreate, &preference);
   const Status chosen = [&]() -> Status {
@@ -106,7 +104,7 @@ Status CublasMatmul::Init(const MatmulShape& s, const std::string& choice) {
     int count = 0;
     const int result =
         library_->call.cublasLtMatmulAlgoGetHeuristic(handle_, matmul_, b_, a_, y_, y_, preference, 1, &found, &count);
-    if (result == kNotSupported || (result == 0 && (count == 0 || found.state != 0)))
+    if (result == cuda::kBlasNotSupported || (result == 0 && (count == 0 || found.state != 0)))
       return absl::UnimplementedError("cuBLASLt has no algorithm for this product");
     RETURN_IF_ERROR(CheckBlas(result, "cublasLtMatmulAlgoGetHeuristic"));
     algorithm_ = found.algorithm;
@@ -121,7 +119,7 @@ std::string CublasMatmul::choice() const {
       absl::string_view(reinterpret_cast<const char*>(algorithm_.data), sizeof algorithm_.data));
 }
 
-StatusOr<bool> CublasMatmul::Restore(const std::string& choice) {
+bool CublasMatmul::Restore(const std::string& choice) {
   cuda::BlasAlgorithm algorithm = {};
   if (choice.size() != 2 * sizeof algorithm.data || !std::all_of(choice.begin(), choice.end(), absl::ascii_isxdigit))
     return false;
@@ -129,9 +127,7 @@ StatusOr<bool> CublasMatmul::Restore(const std::string& choice) {
   std::memcpy(algorithm.data, bytes.data(), sizeof algorithm.data);
   cuda::BlasHeuristic found = {};
   const int result = library_->call.cublasLtMatmulAlgoCheck(handle_, matmul_, b_, a_, y_, y_, &algorithm, &found);
-  if (result == kInvalidValue || result == kArchitectureMismatch || result == kNotSupported) return false;
-  RETURN_IF_ERROR(CheckBlas(result, "cublasLtMatmulAlgoCheck"));
-  if (found.state != 0 || found.workspace_bytes > static_cast<size_t>(workspace_bytes_)) return false;
+  if (result != 0 || found.state != 0 || found.workspace_bytes > static_cast<size_t>(workspace_bytes_)) return false;
   algorithm_ = algorithm;
   return true;
 }

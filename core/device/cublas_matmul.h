@@ -1,4 +1,5 @@
-// Matrix products by cuBLASLt. The algorithm is the library's first choice among those that add in a fixed order.
+// Matrix products by cuBLASLt. The algorithm is the library's first choice among those that add in a fixed order, or
+// the one that an earlier product chose so.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +37,7 @@ class CublasMatmul {
  public:
   // NotFound where the library is not on this machine; Unimplemented where it has no algorithm for the shape.
   // `choice`: choice() of an earlier product of this shape, by the same version of the library on the same kind of
-  // device; taken where the library can run it.
+  // device; taken where the library says that it can run it.
   static StatusOr<std::unique_ptr<CublasMatmul>> Make(const MatmulShape& shape, const std::string& choice = "");
   ~CublasMatmul();
 
@@ -58,7 +59,7 @@ class CublasMatmul {
   CublasMatmul() = default;
   Status Init(const MatmulShape& shape, const std::string& choice);
   // Whether the library can run the algorithm of `choice`, which is then this one's.
-  StatusOr<bool> Restore(const std::string& choice);
+  bool Restore(const std::string& choice);
   Status SetEpilogue(const MatmulShape& shape);
 
   const cuda::Library<cuda::CublasLt>* library_ = nullptr;

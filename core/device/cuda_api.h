@@ -124,6 +124,7 @@ struct BlasHeuristic {  // cublasLtMatmulHeuristicResult_t
   int reserved[4];
 };
 inline constexpr int kReal32 = 0, kReal64 = 1, kReal16 = 2, kRealB16 = 14;
+inline constexpr Result kBlasInvalid = 7, kBlasNotSupported = 15;  // cublasStatus_t
 inline constexpr int kCompute32 = 68, kCompute64 = 70, kComputeTf32 = 77;
 inline constexpr int kTransposeA = 3, kTransposeB = 4, kEpilogue = 7, kBiasPointer = 8, kAuxPointer = 11,
                      kAuxStride = 12;  // of a matmul

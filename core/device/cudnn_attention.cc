@@ -84,7 +84,7 @@ StatusOr<std::unique_ptr<CudnnPlan>> PlanAttention(const CudnnTarget& target, co
   g.Pointwise(cuda::kDnnAdd, max, log, lse);
   g.Pointwise(cuda::kDnnDiv, exp, sum, p);
   g.Matmul(p, v, y);
-  return g.Plan(true, kMostWorkspace, choice);
+  return g.Plan(CudnnRounding::kFree, kMostWorkspace, choice);
 }
 
 StatusOr<std::unique_ptr<CudnnPlan>> PlanAttentionGrad(const CudnnTarget& target, const AttentionShape& s,
@@ -116,7 +116,7 @@ StatusOr<std::unique_ptr<CudnnPlan>> PlanAttentionGrad(const CudnnTarget& target
   const int keys = g.Inner(s.type, {s.batch, s.heads, s.s, s.d}, {s.k[0], s.k[1], s.k[2], 1});
   g.Reshape(k, keys);
   g.Matmul(ds, keys, dq);
-  ASSIGN_OR_RETURN(auto plan, g.Plan(true, kMostWorkspace, choice));
+  ASSIGN_OR_RETURN(auto plan, g.Plan(CudnnRounding::kFree, kMostWorkspace, choice));
   // The library does not note that its kernels may add to dq in any order. Those that add in a fixed one keep the
   // scores in 16 bits.
   if (plan->workspace_bytes() < 2 * s.batch * s.heads * s.t * s.s)

@@ -45,7 +45,7 @@ StatusOr<std::unique_ptr<CudnnPlan>> PlanConvolution(const CudnnTarget& target, 
       break;
     }
   }
-  return graph.Plan(shape.tf32, kMostWorkspace, choice);
+  return graph.Plan(shape.tf32 ? CudnnRounding::kTf32 : CudnnRounding::kNone, kMostWorkspace, choice);
 }
 
 }  // namespace mslua

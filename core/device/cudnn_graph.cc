@@ -312,11 +312,12 @@ StatusOr<std::vector<CudnnDescriptor>> CudnnGraph::Candidates(const CudnnDescrip
   return found;
 }
 
-bool CudnnGraph::Suits(const std::vector<int>& notes, bool tf32) const {
+bool CudnnGraph::Suits(const std::vector<int>& notes, CudnnRounding rounding) const {
   for (const int note : notes) {
     if (note == cuda::kDnnNondeterministic || note == cuda::kDnnReducedReduction) return false;
-    if (!float32_) continue;
-    if (note == cuda::kDnnDownConvert || (note == cuda::kDnnTensorCore && !tf32)) return false;
+    if (!float32_ || rounding == CudnnRounding::kFree) continue;
+    if (note == cuda::kDnnDownConvert || (note == cuda::kDnnTensorCore && rounding == CudnnRounding::kNone))
+      return false;
     // Faster, but farther from the exact sum.
     if (note == cuda::kDnnFft || (note >= cuda::kDnnWinograd && note <= cuda::kDnnLastWinograd)) return false;
   }
@@ -358,8 +359,8 @@ StatusOr<std::string> CudnnGraph::KnobsOf(const CudnnDescriptor& config) {
   return text;
 }
 
-StatusOr<std::unique_ptr<CudnnPlan>> CudnnGraph::FirstPlan(CudnnDescriptor* graph, bool tf32, int64_t most_workspace,
-                                                           const std::string& choice) {
+StatusOr<std::unique_ptr<CudnnPlan>> CudnnGraph::FirstPlan(CudnnDescriptor* graph, CudnnRounding rounding,
+                                                           int64_t most_workspace, const std::string& choice) {
   for (const int mode : {cuda::kDnnHeuristicA, cuda::kDnnHeuristicFallback}) {
     auto configs = Candidates(*graph, mode);
     if (absl::IsUnimplemented(configs.status())) continue;
@@ -369,7 +370,7 @@ StatusOr<std::unique_ptr<CudnnPlan>> CudnnGraph::FirstPlan(CudnnDescriptor* grap
       cuda::DnnDescriptor handle = engine.get();
       RETURN_IF_ERROR(config.Get(cuda::kDnnConfigEngine, cuda::kDnnTypeDescriptor, 1, &handle).status());
       ASSIGN_OR_RETURN(std::vector<int> notes, NotesOf(engine));
-      if (!Suits(notes, tf32)) continue;
+      if (!Suits(notes, rounding)) continue;
       int64_t number = 0, workspace = 0;
       RETURN_IF_ERROR(engine.Get(cuda::kDnnEngineNumber, cuda::kDnnTypeI64, 1, &number).status());
       auto made = std::make_unique<CudnnPlan>();
@@ -398,7 +399,8 @@ StatusOr<std::unique_ptr<CudnnPlan>> CudnnGraph::FirstPlan(CudnnDescriptor* grap
   return std::unique_ptr<CudnnPlan>();
 }
 
-StatusOr<std::unique_ptr<CudnnPlan>> CudnnGraph::Plan(bool tf32, int64_t most_workspace, const std::string& choice) {
+StatusOr<std::unique_ptr<CudnnPlan>> CudnnGraph::Plan(CudnnRounding rounding, int64_t most_workspace,
+                                                      const std::string& choice) {
   RETURN_IF_ERROR(status_);
   ASSIGN_OR_RETURN(CudnnDescriptor graph, Make(cuda::kDnnGraph));
   if (target_.handle_ != nullptr)
@@ -407,10 +409,10 @@ StatusOr<std::unique_ptr<CudnnPlan>> CudnnGraph::Plan(bool tf32, int64_t most_wo
   RETURN_IF_ERROR(graph.Finalize());
   std::unique_ptr<CudnnPlan> made;
   if (!choice.empty()) {
-    ASSIGN_OR_RETURN(made, FirstPlan(&graph, tf32, most_workspace, choice));
+    ASSIGN_OR_RETURN(made, FirstPlan(&graph, rounding, most_workspace, choice));
     if (made != nullptr) return made;
   }
-  ASSIGN_OR_RETURN(made, FirstPlan(&graph, tf32, most_workspace, ""));
+  ASSIGN_OR_RETURN(made, FirstPlan(&graph, rounding, most_workspace, ""));
   if (made == nullptr) return absl::UnimplementedError("cuDNN has no engine for this graph");
   return made;
 }

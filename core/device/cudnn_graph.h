@@ -1,8 +1,8 @@
 // Graphs of operations that cuDNN has kernels ("engines") for: convolutions, and attention as the matrix products,
 // elementwise operations and reductions that it consists of.
 //
-// An engine is the library's first choice among those that give the same bits in every run and compute as `Precision`
-// says.
+// An engine is the library's first choice among those that give the same bits in every run and round as
+// `CudnnRounding` allows.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,13 @@
 #include "core/device/device.h"
 
 namespace mslua {
+
+// How engines may round what they multiply and add in a graph with operands of float32.
+enum class CudnnRounding {
+  kNone,  // as float32
+  kTf32,  // operands to TF32, on tensor cores
+  kFree   // as the library likes: attention, of whose operands the statistics alone are float32
+};
 
 // A descriptor of the library's, freed when it goes.
 class CudnnDescriptor {
@@ -115,10 +122,11 @@ class CudnnGraph {
   // The same elements of another type of tensor.
   void Reshape(int x, int y);
 
-  // Unimplemented where the library has no engine that is repeatable and, for float32 operands, free of rounding to
-  // fewer bits; `tf32` allows that of operands to TF32. `most_workspace`: of bytes.
+  // Unimplemented where the library has no engine that is repeatable and rounds as `rounding` allows. `most_workspace`:
+  // of bytes.
   // `choice`: CudnnPlan::choice() of an earlier plan, which is made again where the library still proposes it.
-  StatusOr<std::unique_ptr<CudnnPlan>> Plan(bool tf32, int64_t most_workspace, const std::string& choice = "");
+  StatusOr<std::unique_ptr<CudnnPlan>> Plan(CudnnRounding rounding, int64_t most_workspace,
+                                            const std::string& choice = "");
 
  private:
   StatusOr<CudnnDescriptor> Make(int type) { return CudnnDescriptor::Make(target_.library_, type); }
@@ -131,10 +139,10 @@ class CudnnGraph {
   Status SetTensor(CudnnDescriptor& operation, int name, int tensor);
   StatusOr<std::string> KnobsOf(const CudnnDescriptor& config);
   // The first that may be used and is of that choice, empty: of any; null where there is none.
-  StatusOr<std::unique_ptr<CudnnPlan>> FirstPlan(CudnnDescriptor* graph, bool tf32, int64_t most_workspace,
+  StatusOr<std::unique_ptr<CudnnPlan>> FirstPlan(CudnnDescriptor* graph, CudnnRounding rounding, int64_t most_workspace,
                                                  const std::string& choice);
   StatusOr<std::vector<CudnnDescriptor>> Candidates(const CudnnDescriptor& graph, int mode);
-  bool Suits(const std::vector<int>& notes, bool tf32) const;
+  bool Suits(const std::vector<int>& notes, CudnnRounding rounding) const;
   StatusOr<CudnnDescriptor> MakePlan(const CudnnDescriptor& config);
 
   CudnnTarget target_;

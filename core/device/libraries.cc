@@ -179,13 +179,18 @@ Status CheckCudnn(const Library<Cudnn>& library, Result result, const char* func
 std::string LibrariesText() {
   std::string text;
   const auto add = [&](const std::string& name) { absl::StrAppend(&text, text.empty() ? " with " : ", ", name); };
-  if (const auto library = OpenCublasLt(); library.ok()) {
-    const size_t version = (*library)->call.cublasLtGetVersion();
-    add(absl::StrCat("cuBLASLt ", version / 10000, ".", version % 10000 / 100, ".", version % 100));
-  }
+  int major = 0, minor = 0;
+  if (const auto library = OpenNvrtc(); library.ok() && (*library)->call.nvrtcVersion(&major, &minor) == 0)
+    add(absl::StrCat("NVRTC ", major, ".", minor));
+  if (const auto library = OpenCublasLt(); library.ok())
+    add(absl::StrCat("cuBLASLt ", CublasVersionText((*library)->call.cublasLtGetVersion())));
   if (const auto library = OpenCudnn(); library.ok())
     add(absl::StrCat("cuDNN ", CudnnVersionText((*library)->call.cudnnGetVersion())));
   return text;
+}
+
+std::string CublasVersionText(size_t version) {
+  return absl::StrCat(version / 10000, ".", version % 10000 / 100, ".", version % 100);
 }
 
 std::string CudnnVersionText(size_t version) {

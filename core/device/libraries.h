@@ -33,8 +33,10 @@ Status CheckNccl(const Library<Nccl>& library, Result result, const char* functi
 // "cudnnCreate: CUDNN_STATUS_NOT_INITIALIZED (1001)" where `result` is an error of cuDNN's, with what the library says
 // of it. Unimplemented where the library does not have what it was asked for.
 Status CheckCudnn(const Library<Cudnn>& library, Result result, const char* function);
-// " with cuBLASLt 13.0.2, cuDNN 9.19.0", of those that are found.
+// " with NVRTC 13.0, cuBLASLt 13.0.2, cuDNN 9.19.0", of those that are found.
 std::string LibrariesText();
+// "13.0.2", of what cublasLtGetVersion gives.
+std::string CublasVersionText(size_t version);
 // "9.19.0", of what cudnnGetVersion gives.
 std::string CudnnVersionText(size_t version);
 // "2.28.9", of what ncclGetVersion gives.

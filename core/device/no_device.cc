@@ -22,6 +22,7 @@ StatusOr<const Library<Nvrtc>*> OpenNvrtc() { return NoDeviceCode(); }
 StatusOr<const Library<CublasLt>*> OpenCublasLt() { return NoDeviceCode(); }
 StatusOr<const Library<Cudnn>*> OpenCudnn() { return NoDeviceCode(); }
 StatusOr<const Library<Nccl>*> OpenNccl() { return NoDeviceCode(); }
+std::string CublasVersionText(size_t) { return ""; }
 std::string CudnnVersionText(size_t) { return ""; }
 std::string NcclVersionText(int) { return ""; }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -98,6 +99,12 @@ class DeviceExecutable : public Executable, public DeviceRun {
     RETURN_IF_ERROR(FindOutputs());
     arena_pieces_ = ArenaOf(graph_, layout_.plan, scratch);
     report_ = ReportOf(graph_, layout_.plan, static_cast<int64_t>(launch_names_.size()));
+    if (refused_ > 0)
+      std::fprintf(stderr,
+                   "mslua: note: %d algorithms of the checkpoint's plan are not in the libraries here: the same "
+                   "mathematics, not the same bits\n",
+                   refused_);
+    decisions_ = nullptr;
     return absl::OkStatus();
   }
 
@@ -322,13 +329,12 @@ class DeviceExecutable : public Executable, public DeviceRun {
     for (const auto& [name, value] : spec.attrs.items()) absl::StrAppend(&call, " ", name, "=", AttrText(value));
     const auto found = libraries_.find(call);
     if (found != libraries_.end()) return found->second;
-    const Tf32& tf32 = device_->tf32();
-    const std::string question = absl::StrCat(kLibraryQuestion, call, tf32.products ? " tf32 of products" : "",
-                                              tf32.convolutions ? " tf32 of convolutions" : "");
-    ASSIGN_OR_RETURN(LibraryProgram made,
-                     FindLibraryKernel(n.op->name, spec,
-                                       {tf32, decisions_ == nullptr ? std::string() : decisions_->Find(question)}));
-    if (decisions_ != nullptr && made.kernel != nullptr) decisions_->Record(question, made.kernel->choice());
+    const std::string question = absl::StrCat(kLibraryQuestion, call);
+    const std::string recorded = decisions_ == nullptr ? "" : decisions_->Find(question);
+    ASSIGN_OR_RETURN(LibraryProgram made, FindLibraryKernel(n.op->name, spec, {device_->tf32(), recorded}));
+    const std::string choice = made.kernel == nullptr ? "" : made.kernel->choice();
+    if (!recorded.empty() && recorded != choice) ++refused_;
+    if (decisions_ != nullptr && !choice.empty()) decisions_->Record(question, choice);
     return libraries_.emplace(call, std::move(made)).first->second;
   }
 
@@ -929,6 +935,7 @@ class DeviceExecutable : public Executable, public DeviceRun {
   std::shared_ptr<NcclWorld> nccl_;
   bool over_nccl_ = false, staged_any_ = false;  // some collective is
   Decisions* decisions_ = nullptr;               // of the plan, while it is made
+  int refused_ = 0;                              // of them, by libraries
   bool check_ = false;
   absl::Duration timeout_;
   std::vector<std::pair<int32_t, const char*>> launch_names_;

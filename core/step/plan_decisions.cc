@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "collectives/groups.h"
 #include "core/base/parallel_for.h"
 #include "core/base/processor.h"
 #include "core/base/version.h"
@@ -50,23 +51,23 @@ StatusOr<Decisions> Tune(const Graph& graph, const PassOptions& options) {
   return decisions;
 }
 
-// The decisions of a checkpoint's plan.
-Decisions TakeResumed(absl::string_view plan, const std::string& machine) {
+// The decisions of a checkpoint's plan for this rank's machine. `who`: begins the note, empty: there is none.
+Decisions TakeResumed(absl::string_view plan, const std::string& machine, const std::string& who) {
   Decisions decisions;
   const std::string here = FirstLine(machine);
   const absl::string_view made = plan.substr(0, plan.find('\n'));
   std::string text(plan.substr(std::min(plan.size(), made.size() + 1)));
   if (made != here) {
-    std::fprintf(stderr,
-                 "mslua: note: the checkpoint's plan is %s; here it is %s: the same mathematics, not the same bits\n",
-                 std::string(made).c_str(), here.c_str());
+    if (!who.empty())
+      std::fprintf(stderr, "%sthe checkpoint's plan is %s; here it is %s: the same mathematics, not the same bits\n",
+                   who.c_str(), std::string(made).c_str(), here.c_str());
     std::vector<std::string> lines = absl::StrSplit(text, '\n');
     const auto of_library = [](const std::string& line) { return absl::StartsWith(line, kLibraryQuestion); };
     lines.erase(std::remove_if(lines.begin(), lines.end(), of_library), lines.end());
     text = absl::StrJoin(lines, "\n");
   }
-  if (const Status s = decisions.Take(text); !s.ok())
-    std::fprintf(stderr, "mslua: note: the checkpoint's plan is not used: %s\n", std::string(s.message()).c_str());
+  if (const Status s = decisions.Take(text); !s.ok() && !who.empty())
+    std::fprintf(stderr, "%sthe checkpoint's plan is not used: %s\n", who.c_str(), std::string(s.message()).c_str());
   return decisions;
 }
 
@@ -79,18 +80,28 @@ std::string PlanMachine() {
 StatusOr<Decisions> DecidePlan(const std::vector<const Graph*>& graphs, const PassOptions& options, bool tune,
                                Groups* together, const std::string& resumed, const std::string& machine) {
   if (resumed.empty() && !tune) return Decisions();
+  // Rank 0's machine and the plan.
   const auto decide = [&]() -> StatusOr<std::string> {
-    if (!resumed.empty()) return TakeResumed(resumed, machine).ToText();
+    if (!resumed.empty()) return absl::StrCat(machine, "\n", resumed);
     Decisions all;
     for (const Graph* graph : graphs) {
       ASSIGN_OR_RETURN(const Decisions tuned, Tune(*graph, options));
       RETURN_IF_ERROR(all.Take(tuned.ToText()));
     }
-    return all.ToText();
+    return absl::StrCat(machine, "\n", all.ToText());
   };
   ASSIGN_OR_RETURN(const std::string text, TextOfFirstRank(together, decide, "the decisions of the plan"));
+  const size_t end = text.find('\n');
+  const absl::string_view plan = absl::string_view(text).substr(end + 1);
+  if (!resumed.empty()) {
+    // Of ranks with equal machines the first one says it for all.
+    const int rank = together == nullptr ? 0 : together->rank();
+    const bool says = rank == 0 || text.substr(0, end) != machine;
+    const std::string who = rank == 0 ? "mslua: note: " : absl::StrCat("mslua: note: rank ", rank, ": ");
+    return TakeResumed(plan, machine, says ? who : "");
+  }
   Decisions decisions;
-  RETURN_IF_ERROR(decisions.Take(text));
+  RETURN_IF_ERROR(decisions.Take(plan));
   return decisions;
 }
 

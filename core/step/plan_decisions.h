@@ -11,10 +11,11 @@
 namespace mslua {
 
 // For the graphs of a step, one for each shape of a batch.
-// To be called on all ranks of `together` (null: this rank trains by itself): rank 0 decides, and all have the same.
-// `resumed` is the RunState::plan of the checkpoint that the run resumes from; empty: none. A damaged one, or one of
-// another machine, is used as far as it goes, and a line on stderr says so.
-// `machine`: what the bits of a step depend on besides its decisions: ProcessorText(), or a device and its libraries.
+// To be called on all ranks of `together` (null: this rank trains by itself): rank 0 decides, and all have the same,
+// but for choices of libraries: a rank takes those for its own machine. `resumed` is the RunState::plan of the
+// checkpoint that the run resumes from; empty: none. A damaged one, or one of another machine, is used as far as it
+// goes, and a line on stderr says so. `machine`: what the bits of a step depend on besides its decisions:
+// ProcessorText(), or a device and its libraries.
 StatusOr<Decisions> DecidePlan(const std::vector<const Graph*>& graphs, const PassOptions& options, bool tune,
                                Groups* together, const std::string& resumed, const std::string& machine);
 

@@ -51,7 +51,7 @@ local group = settings.new("context", {
   { "denormals", "boolean", false,
     doc = "true: numbers below 1.2e-38 in float32 (2.2e-308 in float64) are kept; false: they are 0 as operands and "
       .. "results" },
-  { "gpu_config", "table", nil, doc = "how a CUDA device computes", fields = {
+  { "gpu_config", "table", nil, merges = true, doc = "how a CUDA device computes", fields = {
     { "conv_allow_tf32", "boolean", false,
       doc = "true: convolutions may round float32 operands to TF32, 10 bits after the point" },
     { "matmul_allow_tf32", "boolean", false, doc = "true: matrix products likewise" },

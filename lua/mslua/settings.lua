@@ -10,7 +10,8 @@ local M = {}
 ---@field fields mslua.Field[]
 ---@field given table<string, any> what was set, by key
 
---- A group. `aliases` are older names: key -> { new key, notice }. `moved` are keys of other tables: key -> hint.
+--- A group. A field with `merges = true` is a table whose keys are set one by one: those that are left out keep their
+--- values. `aliases` are older names: key -> { new key, notice }. `moved` are keys of other tables: key -> hint.
 ---@param name string
 ---@param fields mslua.Field[]
 ---@param aliases? table<string, string>
@@ -52,7 +53,14 @@ function M.set(group, ...)
     if field.fields then
       args.check(field.fields, values[name], function(what) errors.fail("%s: %s: %s", setter, key, what) end)
     end
-    checked[key] = values[name]
+    local value = values[name]
+    if field.merges then
+      local merged = {}
+      for k, v in pairs(group.given[key] or {}) do merged[k] = v end
+      for k, v in pairs(value) do merged[k] = v end
+      value = merged
+    end
+    checked[key] = value
   end
   for key, v in pairs(checked) do group.given[key] = v end
 end

@@ -244,7 +244,8 @@ struct Planted {
   std::vector<DeviceMemory> memory;
   std::vector<void*> operands;
 };
-StatusOr<Planted> Plant(Device* device, const CudnnGraph::Sizes& y_strides, bool inexact = false) {
+StatusOr<Planted> Plant(Device* device, const CudnnGraph::Sizes& y_strides,
+                        CudnnRounding rounding = CudnnRounding::kNone) {
   ASSIGN_OR_RETURN(const CudnnTarget target, CudnnTarget::ThisDevice());
   CudnnGraph graph(target);
   const int x = graph.Operand(DType::kF32, {2, 4, 5, 5}, {100, 1, 20, 4}),
@@ -252,7 +253,7 @@ StatusOr<Planted> Plant(Device* device, const CudnnGraph::Sizes& y_strides, bool
             y = graph.Operand(DType::kF32, {2, 4, 5, 5}, y_strides);
   graph.Convolution(x, w, y, {{1, 1}, {1, 1}, {0, 0}, {0, 0}});
   Planted planted;
-  ASSIGN_OR_RETURN(planted.plan, graph.Plan(inexact, int64_t{1} << 30));
+  ASSIGN_OR_RETURN(planted.plan, graph.Plan(rounding, int64_t{1} << 30));
   for (const int64_t bytes : {800, 64, 800}) {
     ASSIGN_OR_RETURN(planted.memory.emplace_back(), device->Allocate(bytes));
     planted.operands.push_back(planted.memory.back().data());
@@ -291,7 +292,7 @@ TEST_F(CudnnTest, AnEngineThatIsNotRepeatableGivesOtherBits) {
   if (testing::OnRealDevice()) GTEST_SKIP() << "of the emulation";
   const auto bits = [&](const char* engine) {
     setenv("EMULATED_CUDNN_ENGINE", engine, 1);
-    auto planted = Plant(device_, {100, 1, 20, 4}, true);
+    auto planted = Plant(device_, {100, 1, 20, 4}, CudnnRounding::kTf32);
     unsetenv("EMULATED_CUDNN_ENGINE");
     std::set<std::string> seen;
     if (!planted.ok()) return seen;

@@ -120,7 +120,6 @@ namespace {
 constexpr Result kInvalidValue = 1, kInvalidHandle = 400, kIllegalAddress = 700, kLaunchFailed = 719,
                  kCaptureUnsupported = 900, kCaptureInvalidated = 901, kCaptureMerge = 902, kCaptureUnjoined = 904,
                  kCaptureIsolation = 905, kCapturedEvent = 907;
-constexpr Result kBlasInvalid = 7, kBlasNotSupported = 15;  // of cuBLASLt
 constexpr size_t kGuard = 4096, kReserved = size_t{64} << 30;
 constexpr unsigned char kGuardByte = 0xa5, kFresh = 0xcd;
 
@@ -1066,9 +1065,11 @@ Result cublasLtMatmulAlgoGetHeuristic(BlasHandle, BlasMatmul matmul, BlasLayout 
 Result cublasLtMatmulAlgoCheck(BlasHandle, BlasMatmul matmul, BlasLayout a, BlasLayout, BlasLayout, BlasLayout d,
                                const BlasAlgorithm* algorithm, BlasHeuristic* result) {
   ENTER(cublasLtMatmulAlgoCheck);
-  if (algorithm->data[0] != kAlgorithms || algorithm->data[1] > 1) return kBlasInvalid;
+  if (algorithm->data[0] != kAlgorithms || algorithm->data[1] > 3) return kBlasInvalid;
   *result = {};
-  result->workspace_bytes = 256;
+  // Two that cannot be used, for they need more memory than there is, or another device.
+  result->workspace_bytes = algorithm->data[1] == 2 ? size_t{1} << 40 : 256;
+  result->state = algorithm->data[1] == 3 ? kBlasNotSupported : kSuccess;
   return CheckEpilogue(*matmul, *a, *d);
 }
 Result cublasLtMatmul(BlasHandle, BlasMatmul matmul, const void* alpha, const void* a, BlasLayout a_layout,

@@ -141,9 +141,15 @@ TEST(Products, AreMadeAgainByTheRecordedAlgorithm) {
   EXPECT_EQ(other.size(), 128u);
   EXPECT_NE(usual, other);
   EXPECT_EQ(choice(other), other);
-  // An algorithm that the library does not know, text that is none, and too little of it.
-  for (const std::string& refused :
-       {std::string(128, '0'), std::string(128, 'x'), other.substr(2), std::string("engine 3")})
+  const auto algorithm = [&](const char* digit) {  // of the emulation's numbers
+    std::string text = other;
+    text.replace(text.find('1', 16), 1, digit);
+    return text;
+  };
+  EXPECT_EQ(choice(algorithm("1")), other);
+  // Algorithms that need too much memory, or another device, and one that is not known; text that is none.
+  for (const std::string& refused : {algorithm("2"), algorithm("3"), algorithm("4"), std::string(128, '0'),
+                                     std::string(128, 'x'), other.substr(2), std::string("engine 3")})
     EXPECT_EQ(choice(refused), usual) << refused;
 }
 

@@ -142,16 +142,38 @@ near "resumed on the device" 1e-4 whole/rank_0.log from.cpu/rank_0.log
 chosen() { EMULATED_CUBLAS_ALGORITHM=1 EMULATED_CUDNN_FIRST=4 train "$@" --device cuda; }
 chosen chosen.whole
 chosen chosen.half epochs=1
-cp -r chosen.half chosen.other
+for copy in watched other rounded; do cp -r chosen.half "chosen.$copy"; done
 grep "^epoch: 2" chosen.whole/rank_0.log > one.txt
 cmp -s one.txt two.txt && fail "the emulated libraries' algorithms have equal bits"
 train chosen.half --device cuda --resume=last
 refuse "resumed with the plan's algorithms" "not the same bits"
 grep "^epoch: 2" chosen.half/rank_0.log > two.txt
 [ -s one.txt ] && cmp -s one.txt two.txt || fail "resumed with the plan's algorithms: the bits differ"
+# The graph that a client watches is the training's, with its algorithms.
+train chosen.watched --device cuda --resume=last nap=2 nap_until="$PWD/watched" > /dev/null &
+training=$!
+tries=0
+watch() { "$mslua" attach chosen.watched -e ".watch Net/conv2 every 1 limit 2" > watched.txt 2>&1; }
+until watch && grep -q ^watching watched.txt; do
+  tries=$((tries + 1))
+  [ "$tries" -lt 100 ] || break
+  sleep 0.1
+done
+touch watched
+wait "$training"
+grep -q ^watching watched.txt || fail "watched: $(cat watched.txt)"
+grep "^epoch: 2" chosen.watched/rank_0.log > two.txt
+cmp -s one.txt two.txt || fail "watched: the bits differ"
 EMULATED_CUDNN_VERSION=92000 train chosen.other --device cuda --resume=last
-expect "resumed with another cuDNN" 0 "cuBLASLt 12.8.0, cuDNN 9.19.0; here it is for "
+expect "resumed with another cuDNN" 0 ", cuBLASLt 12.8.0, cuDNN 9.19.0; here it is for "
+grep "^epoch: 2" chosen.other/rank_0.log > two.txt
+cmp -s one.txt two.txt && fail "resumed with another cuDNN: the choices of the one before were taken"
 expect "resumed with another cuDNN" 0 "cuDNN 9.20.0: the same mathematics, not the same bits"
+cp -r chosen.rounded chosen.gone
+train chosen.rounded --device cuda --resume=last context.gpu_config.matmul_allow_tf32=true
+expect "resumed with TF32" 0 "TF32 in products: the same mathematics, not the same bits"
+EMULATED_CUDNN_ENGINE=3 train chosen.gone --device cuda --resume=last
+expect "resumed without an engine" 0 "algorithms of the checkpoint's plan are not in the libraries here"
 near "resumed with another cuDNN" 1e-4 whole/rank_0.log chosen.other/rank_0.log
 
 # Steps that begin before the loss of the one before is read print the lines of steps that are waited for, and save the

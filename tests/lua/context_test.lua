@@ -1,5 +1,6 @@
 -- set_context, set_auto_parallel_context, set_ps_context: every key, its range, its error.
 local check = require "check"
+local core = require "mslua.core"
 local ms = require "mslua"
 local set, get, reset = ms.set_auto_parallel_context, ms.get_auto_parallel_context, ms.reset_auto_parallel_context
 
@@ -105,7 +106,11 @@ check.case("set_context", function()
   ms.set_context { save_graphs = false, device_id = 0 }
   ms.set_context { gpu_config = { matmul_allow_tf32 = true } }
   check.equal(ms.get_context("gpu_config").matmul_allow_tf32, true)
-  ms.set_context { gpu_config = {} }
+  ms.set_context { gpu_config = { conv_allow_tf32 = true } }
+  check.equal(ms.get_context("gpu_config").matmul_allow_tf32, true)
+  check.equal({ core.options.conv_allow_tf32, core.options.matmul_allow_tf32 }, { true, true })
+  ms.set_context { gpu_config = { conv_allow_tf32 = false, matmul_allow_tf32 = false } }
+  check.equal({ core.options.conv_allow_tf32, core.options.matmul_allow_tf32 }, { false, false })
   check.fails_here("did you mean 'conv_allow_tf32'?", function()
     ms.set_context({ gpu_config = { conv_alow_tf32 = true } })
   end)

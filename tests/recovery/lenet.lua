@@ -5,7 +5,7 @@ local nn, ops = ms.nn, ms.ops
 local p = ms.params { epochs = 8, samples = 2048, batch = 16, parallel_optimizer = false, accumulate = 1,
   mode = "data_parallel", every = 20, evaluate = true, device_num = 0, dies = 0, refuses = 0, nap = 0,
   stages = 1, layerwise = false, amp = "", scaled = false, patience = 0, generator = false,
-  async = false, norm = true }
+  async = false, norm = true, nap_until = "" }
 
 local Net = nn.Cell:extend "Net"
 function Net:init()
@@ -64,9 +64,16 @@ function Dies:on_train_step_end(run)
   if run.epoch == 1 and run.step == p.dies and ms.communication.get_rank() == 1 then os.execute "kill -9 $PPID" end
 end
 
--- With nap=S each step takes that long at least.
+-- With nap=S each step takes that long at least; with nap_until=FILE while that file is not there.
 local Nap = ms.Callback:extend "Nap"
-function Nap:on_train_step_end() os.execute("sleep " .. p.nap) end
+function Nap:on_train_step_end()
+  local file = p.nap_until ~= "" and io.open(p.nap_until)
+  if file then
+    file:close()
+  else
+    os.execute("sleep " .. p.nap)
+  end
+end
 
 local callbacks = {}
 if p.dies > 0 then callbacks[#callbacks + 1] = Dies() end
