@@ -34,6 +34,8 @@ local cases = {
   { "top_k [1024,1024], 8 of a row", { { 1024, 1024 } }, function(x) return (ops.top_k(x, 8)) end },
   { "top_k [1024,1024], 256 of a row", { { 1024, 1024 } }, function(x) return (ops.top_k(x, 256)) end },
   { "sort [1024,1024]", { { 1024, 1024 } }, function(x) return (ops.sort(x)) end },
+  { "matmul [4096,64] by [64,1]", { { 4096, 64 }, { 64, 1 } }, ops.matmul },
+  { "matmul [8192,1024] by [1024,1]", { { 8192, 1024 }, { 1024, 1 } }, ops.matmul },
 }
 
 ms.set_seed(1)

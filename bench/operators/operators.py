@@ -34,6 +34,7 @@ def cases(torch):
         (square, lambda x: torch.gather(x, 1, row)), (square, lambda x: torch.gather(x, 0, column)),
         (square, lambda x: torch.topk(x, 8)[0]), (square, lambda x: torch.topk(x, 256)[0]),
         (square, lambda x: torch.sort(x, stable=True)[0]),
+        ([[4096, 64], [64, 1]], torch.matmul), ([[8192, 1024], [1024, 1]], torch.matmul),
     ]
 
 
