@@ -43,6 +43,11 @@ int TypeOf(DType t) {
   }
 }
 
+int ComputeOf(const MatmulShape& s) {
+  if (s.type == DType::kF64) return cuda::kCompute64;
+  return s.type == DType::kF32 && s.tf32 ? cuda::kComputeTf32 : cuda::kCompute32;
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<CublasMatmul>> CublasMatmul::Make(const MatmulShape& shape, const std::string& choice) {
@@ -66,12 +71,7 @@ Status CublasMatmul::Init(const MatmulShape& s, const std::string& choice) {
   ASSIGN_OR_RETURN(handle_, HandleOf(library_));
   f64_ = s.type == DType::kF64;
   workspace_bytes_ = WorkspaceOf(s);
-  const bool tf32 = s.tf32 && s.type == DType::kF32;
-  RETURN_IF_BLAS_ERROR(cublasLtMatmulDescCreate, &matmul_,
-                       f64_   ? cuda::kCompute64
-                       : tf32 ? cuda::kComputeTf32
-                              : cuda::kCompute32,
-                       f64_ ? cuda::kReal64 : cuda::kReal32);
+  RETURN_IF_BLAS_ERROR(cublasLtMatmulDescCreate, &matmul_, ComputeOf(s), f64_ ? cuda::kReal64 : cuda::kReal32);
   const int first = s.transpose_b ? 1 : 0, second = s.transpose_a ? 1 : 0;
   RETURN_IF_BLAS_ERROR(cublasLtMatmulDescSetAttribute, matmul_, cuda::kTransposeA, &first, sizeof first);
   RETURN_IF_BLAS_ERROR(cublasLtMatmulDescSetAttribute, matmul_, cuda::kTransposeB, &second, sizeof second);

@@ -1,7 +1,7 @@
 // The decisions of a plan: for each node that can be computed in several ways, which way is used. They come from a
 // fixed table, are measured once ("tuned"), or are what a device's library chose. In any case they are recorded, so
 // that another compile of the graph, in another rank or after a restart, makes the same decisions and computes the same
-// bits.
+// bits. A rank without a record asks its own library, though, and takes none of another machine.
 #pragma once
 
 #include <functional>

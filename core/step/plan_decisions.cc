@@ -61,9 +61,8 @@ Decisions TakeResumed(absl::string_view plan, const std::string& machine, const 
     if (!who.empty())
       std::fprintf(stderr, "%sthe checkpoint's plan is %s; here it is %s: the same mathematics, not the same bits\n",
                    who.c_str(), std::string(made).c_str(), here.c_str());
-    std::vector<std::string> lines = absl::StrSplit(text, '\n');
-    const auto of_library = [](const std::string& line) { return absl::StartsWith(line, kLibraryQuestion); };
-    lines.erase(std::remove_if(lines.begin(), lines.end(), of_library), lines.end());
+    const auto of_passes = [](absl::string_view line) { return !absl::StartsWith(line, kLibraryQuestion); };
+    const std::vector<std::string> lines = absl::StrSplit(text, '\n', of_passes);
     text = absl::StrJoin(lines, "\n");
   }
   if (const Status s = decisions.Take(text); !s.ok() && !who.empty())
