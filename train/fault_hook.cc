@@ -45,8 +45,7 @@ Status FaultHook::AtStep(const TrainState& state) {
 void FaultHook::Scribble() {
   constexpr int kWrites = 20000;
   constexpr size_t kLongest = 4096;
-  Image& image = *store_.image();
-  const absl::Span<char> memory = image.memory();
+  const absl::Span<char> memory = store_.image()->memory();
   std::mt19937_64 random{std::random_device{}()};
   // The kernel writes where this process may, and gives an error elsewhere: one crash would end it too early.
   const int noise = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
@@ -55,9 +54,8 @@ void FaultHook::Scribble() {
     const size_t size = std::min<size_t>(1 + random() % kLongest, memory.size() - at);
     if (read(noise, memory.data() + at, size) < 0) continue;
   }
-  for (const auto& entry : store_.entries()) {
-    if (!Store::HasSides(*entry) || entry->type.bytes() == 0) continue;
-    volatile char* const committed = static_cast<char*>(Store::Address(*entry, image.side()));
+  for (const char* const place : store_.CommittedPlaces()) {
+    volatile char* const committed = const_cast<char*>(place);
     *committed = static_cast<char>(~*committed);
   }
 }

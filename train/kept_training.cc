@@ -132,7 +132,7 @@ Status KeptTraining::Keep(TurnRecord fixed, const Keeping& keeping) {
   }
   const bool adopt = found();
   if (adopt) RETURN_IF_ERROR(Put(*keeper, *image));
-  store.Settle(image, keeping.updated, adopt);
+  store.Settle(image, keeping.updated, Image::WriterFor(entries), adopt);
   fixed.world = together_ == nullptr ? 1 : together_->size();
   fixed.rank = rank_;
   fixed.generation = generation_;

@@ -1,9 +1,9 @@
--- An image classifier on one random batch in memory: LeNet, ResNet-18 for small images, ResNet-50, MobileNetV2 and a
--- Vision Transformer.
+-- An image classifier on random batches in memory, `batches` an epoch: LeNet, ResNet-18 for small images, ResNet-50,
+-- MobileNetV2 and a Vision Transformer.
 local ms = require "mslua"
 local nn = ms.nn
 
-local p = ms.params { network = "resnet50", batch_size = 32, image_size = 32, lr = 0.01 }
+local p = ms.params { network = "resnet50", batch_size = 32, image_size = 32, lr = 0.01, batches = 1 }
 
 -- Each requires what it needs: an mslua of before, which tools/bench --before runs, has not all of them.
 local networks = {
@@ -22,9 +22,9 @@ return ms.recipe {
   name = p.network,
   seed = 1,
   dataset = function()
-    local channels, labels = p.network == "lenet" and 1 or 3, {}
-    for i = 1, p.batch_size do labels[i] = i % 10 end
-    local images = ms.randn { p.batch_size, channels, p.image_size, p.image_size }
+    local n, channels, labels = p.batch_size * p.batches, p.network == "lenet" and 1 or 3, {}
+    for i = 1, n do labels[i] = i % 10 end
+    local images = ms.randn { n, channels, p.image_size, p.image_size }
     return ms.dataset.NumpySlicesDataset({ images, ms.Tensor(labels, ms.int32) }, { "image", "label" })
       :batch(p.batch_size, { drop_remainder = true })
   end,

@@ -2,14 +2,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/hash.h"
@@ -20,6 +23,7 @@ namespace {
 constexpr uint64_t kMagic = 0x32'65'67'61'6d'69'73'6d;  // "msimage2"
 constexpr int64_t kPage = 4096, kHugePage = 2 << 20;
 constexpr int64_t kAlignment = 64;
+constexpr int64_t kLargestCopied = 1 << 20;
 // The header, the number of steps that were begun, and the two records.
 constexpr int64_t kBegun = kPage, kRecords = 2 * kPage, kRecordStride = Image::kRecordBytes + kPage;
 
@@ -101,6 +105,23 @@ char* MapAligned(int descriptor, int64_t bytes) {
   return nullptr;
 }
 
+// By the kernel, which does not look at the mapping's protection: a write of this program elsewhere cannot be one here.
+Status WriteAll(int descriptor, std::vector<iovec> pieces, int64_t offset) {
+  size_t first = 0;
+  while (first < pieces.size()) {
+    const ssize_t n = pwritev(descriptor, &pieces[first], static_cast<int>(pieces.size() - first), offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return absl::ResourceExhaustedError(absl::StrCat("an image cannot be written: ", strerror(errno)));
+    offset += n;
+    auto done = static_cast<size_t>(n);
+    for (; first < pieces.size() && done >= pieces[first].iov_len; ++first) done -= pieces[first].iov_len;
+    if (first == pieces.size()) break;
+    pieces[first].iov_base = static_cast<char*>(pieces[first].iov_base) + done;
+    pieces[first].iov_len -= done;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 struct Image::Header {
@@ -113,22 +134,9 @@ struct Image::Header {
 const Image::Header* Image::header() const { return reinterpret_cast<const Header*>(memory_); }
 std::atomic<uint64_t>* Image::begun_word() const { return reinterpret_cast<std::atomic<uint64_t>*>(memory_ + kBegun); }
 
-// By the kernel, which does not look at the mapping's protection: a write of this program elsewhere cannot be one here.
-Status Image::Write(int64_t offset, const void* data, size_t size) {
-  const char* from = static_cast<const char*>(data);
-  while (size > 0) {
-    const ssize_t n = pwrite(descriptor_, from, size, offset);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return absl::ResourceExhaustedError(absl::StrCat("an image cannot be written: ", strerror(errno)));
-    from += n;
-    offset += n;
-    size -= static_cast<size_t>(n);
-  }
-  return absl::OkStatus();
-}
-
 void Image::SetWord(const std::atomic<uint64_t>& word, uint64_t value) {
-  const Status written = Write(reinterpret_cast<const char*>(&word) - memory_, &value, sizeof value);
+  const Status written =
+      WriteAll(descriptor_, {{&value, sizeof value}}, reinterpret_cast<const char*>(&word) - memory_);
   if (written.ok()) return;
   // Its page is there. Without the word nothing may be done on either side.
   std::fprintf(stderr, "mslua: %s\n", std::string(written.message()).c_str());
@@ -140,8 +148,15 @@ void Image::CloseHeader() {
   mprotect(memory_ + kRecords, static_cast<size_t>(OffsetOf(2) - kRecords), PROT_READ);
 }
 
-void Image::Protect(absl::Span<const ImageEntry> entries) {
+ImageWriter Image::WriterFor(absl::Span<const ImageEntry> entries) {
+  int64_t updated = 0;
+  for (const ImageEntry& e : entries) updated += e.updated ? e.type.bytes() : 0;
+  return updated <= kLargestCopied ? ImageWriter::kCopies : ImageWriter::kSteps;
+}
+
+void Image::Protect(absl::Span<const ImageEntry> entries, ImageWriter writer) {
   const Layout layout = LayoutOf(entries);
+  writer_ = writer;
   parts_[0].begin = layout.sides[0];
   parts_[0].end = parts_[1].begin = layout.sides[1];
   parts_[1].end = parts_[kOnce].begin = layout.once;
@@ -149,10 +164,10 @@ void Image::Protect(absl::Span<const ImageEntry> entries) {
   ProtectSides();
 }
 
-// What is committed, and nothing else.
+// What is committed, and, where steps write, nothing else.
 void Image::ProtectSides() {
   const bool none = committed() == kNoTurn;
-  for (const int s : {0, 1}) Access(s, none || s != side());
+  for (const int s : {0, 1}) Access(s, writer_ == ImageWriter::kSteps && (none || s != side()));
   Access(kOnce, none);
 }
 
@@ -238,21 +253,56 @@ int64_t Image::committed() const { return TurnOf(header()->committed.load()); }
 int64_t Image::prepared() const { return TurnOf(header()->prepared.load()); }
 int Image::side() const { return SideOf(header()->committed.load()); }
 
-Status Image::Prepare(int64_t turn, int side, absl::string_view record) {
+StatusOr<int> Image::WriteRecord(int64_t turn, absl::string_view record) {
   if (static_cast<int64_t>(record.size()) > kRecordBytes - static_cast<int64_t>(sizeof(RecordHead))) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the record of step-by-step recovery has ", record.size(), " bytes, more than ", kRecordBytes));
   }
   const uint64_t committed = header()->committed.load();
   const int free = 1 - RecordOfWord(committed);
-  // Not prepared, while its record is half there.
-  SetWord(header()->prepared, committed);
-  const RecordHead head = {static_cast<uint32_t>(record.size()), Crc32c(record.data(), record.size()), turn};
-  RETURN_IF_ERROR(Write(OffsetOf(free), &head, sizeof head));
-  RETURN_IF_ERROR(Write(OffsetOf(free) + static_cast<int64_t>(sizeof head), record.data(), record.size()));
+  // Not prepared, while its record or its values are half there.
+  if (header()->prepared.load() != committed) SetWord(header()->prepared, committed);
+  RecordHead head = {static_cast<uint32_t>(record.size()), Crc32c(record.data(), record.size()), turn};
+  RETURN_IF_ERROR(
+      WriteAll(descriptor_, {{&head, sizeof head}, {const_cast<char*>(record.data()), record.size()}}, OffsetOf(free)));
+  return free;
+}
+
+Status Image::Prepare(int64_t turn, int side, absl::string_view record) {
+  ASSIGN_OR_RETURN(const int free, WriteRecord(turn, record));
   Access(side, false);
   SetWord(header()->prepared, WordOf(turn, free, side));
   return absl::OkStatus();
+}
+
+Status Image::PrepareCopy(int64_t turn, absl::Span<const Value> values, absl::string_view record) {
+  ASSIGN_OR_RETURN(const int free, WriteRecord(turn, record));
+  const int to = committed() == kNoTurn ? 0 : 1 - side();
+  RETURN_IF_ERROR(WriteValues(to, values));
+  SetWord(header()->prepared, WordOf(turn, free, to));
+  return absl::OkStatus();
+}
+
+// Neighbours, and the unused bytes between them, go to the kernel in one call.
+Status Image::WriteValues(int side, absl::Span<const Value> values) {
+  static const char gap[kAlignment] = {};
+  std::vector<iovec> pieces;
+  int64_t begin = 0, end = 0;
+  for (const Value& v : values) {
+    const int64_t at = v.places[static_cast<size_t>(side)] - memory_;
+    const int64_t between = at - end;
+    if (!pieces.empty() && (between < 0 || between > kAlignment || pieces.size() + 2 > IOV_MAX)) {
+      RETURN_IF_ERROR(WriteAll(descriptor_, std::move(pieces), begin));
+      pieces = {};
+    }
+    if (pieces.empty())
+      begin = at;
+    else if (between > 0)
+      pieces.push_back({const_cast<char*>(gap), static_cast<size_t>(between)});
+    pieces.push_back({const_cast<void*>(v.data), static_cast<size_t>(v.bytes)});
+    end = at + v.bytes;
+  }
+  return WriteAll(descriptor_, std::move(pieces), begin);
 }
 
 void Image::Commit() {

@@ -1,10 +1,11 @@
 // The state of a training in memory that outlives its process: a memfd with what the step updates on two sides, what it
 // does not update once, and two records of where the training stood.
 //
-// A turn of the training reads the side that was committed last and writes the other one. Then it prepares (the free
-// record is written) and, when all ranks have prepared, commits (one word). A process that ends at any moment
-// leaves the committed side whole; where one rank has committed a turn, every rank has at least prepared it. So does a
-// process that writes where it should not: what a turn is resumed from is read-only memory there (Protect).
+// A turn of the training reads the side that was committed last and writes the other one; or, where the sides are
+// small, it has memory of its own, which is copied to the other side. Then it prepares (the free record is written)
+// and, when all ranks have prepared, commits (one word). A process that ends at any moment leaves the committed side
+// whole; where one rank has committed a turn, every rank has at least prepared it. So does a process that writes where
+// it should not: what a turn is resumed from is read-only memory there (Protect).
 #pragma once
 
 #include <array>
@@ -27,10 +28,17 @@ struct ImageEntry {
   bool updated = false;  // by the training's step: it has two sides
 };
 
+// Who writes the side that is not committed: steps, or Prepare, which copies what they have made elsewhere.
+enum class ImageWriter { kSteps, kCopies };
+
 class Image {
  public:
   static constexpr int64_t kNoTurn = -1;
   static constexpr int64_t kRecordBytes = 4 << 20;  // the longest record; pages that are not used take no memory
+
+  // Copies where a side has at most 1 MiB: to change which pages may be written takes as long, and on virtual machines
+  // without page tables of their own ten times as long.
+  static ImageWriter WriterFor(absl::Span<const ImageEntry> entries);
 
   // New memory for `entries`, zeroed. ResourceExhausted: there is none.
   static StatusOr<std::unique_ptr<Image>> Make(absl::Span<const ImageEntry> entries);
@@ -47,10 +55,10 @@ class Image {
   // Where each of `entries`, which it holds, lies on that side; of what is not updated both are the same.
   std::vector<char*> Addresses(absl::Span<const ImageEntry> entries, int side) const;
 
-  // From now on this process cannot write the side of a turn that is committed or prepared, nor, while one is
-  // committed, what is not updated: a write there ends it by SIGSEGV. The header and the records are so from the
-  // beginning, and written by the calls below alone. It was made for `entries`.
-  void Protect(absl::Span<const ImageEntry> entries);
+  // From now on this process cannot write the side of a turn that is committed or prepared, and with kCopies no side;
+  // nor, while a turn is committed, what is not updated: a write there ends it by SIGSEGV. The header and the records
+  // are so from the beginning, and written by the calls below alone. It was made for `entries`.
+  void Protect(absl::Span<const ImageEntry> entries, ImageWriter writer);
   // All of it, as it is mapped here.
   absl::Span<char> memory() const { return {memory_, static_cast<size_t>(bytes_)}; }
 
@@ -62,6 +70,13 @@ class Image {
   // Writes the record of `turn`, whose values are on `side`: the committed one only where they are the same.
   // ResourceExhausted: the record is longer than kRecordBytes.
   Status Prepare(int64_t turn, int side, absl::string_view record);
+  // With kCopies: the same, with values that it copies to the side that is not committed.
+  struct Value {
+    std::array<const char*, 2> places;  // on each side, as Addresses gives them, in their order
+    const void* data;
+    int64_t bytes;
+  };
+  Status PrepareCopy(int64_t turn, absl::Span<const Value> values, absl::string_view record);
   // The turn that was prepared last holds from now on.
   void Commit();
   // Before an image is used again: makes `turn` the committed one. NotFound: neither side holds it.
@@ -86,8 +101,9 @@ class Image {
   Image(int descriptor, char* memory, int64_t bytes) : descriptor_(descriptor), memory_(memory), bytes_(bytes) {}
   const Header* header() const;
   std::atomic<uint64_t>* begun_word() const;
-  // Where the mapping is read-only.
-  Status Write(int64_t offset, const void* data, size_t size);
+  Status WriteValues(int side, absl::Span<const Value> values);
+  // Writes the free record, which no turn has until `prepared` says so; gives which one it is.
+  StatusOr<int> WriteRecord(int64_t turn, absl::string_view record);
   void SetWord(const std::atomic<uint64_t>& word, uint64_t value);
   void CloseHeader();
   void ProtectSides();
@@ -97,6 +113,7 @@ class Image {
   char* const memory_;
   const int64_t bytes_;
   std::array<Part, 3> parts_;  // empty until they are protected
+  ImageWriter writer_ = ImageWriter::kSteps;
 };
 
 }  // namespace mslua

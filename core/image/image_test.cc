@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <random>
 
@@ -171,7 +172,7 @@ TEST(Image, WhatATurnIsResumedFromCannotBeWritten) {
         text += Writable(at) ? 'w' : '-';
       return text;
     };
-    image->Protect(entries);
+    image->Protect(entries, ImageWriter::kSteps);
     EXPECT_EQ(writable(), "wwwww");
     ASSERT_TRUE(image->Prepare(1, 0, "one").ok());
     EXPECT_EQ(writable(), "--www");
@@ -191,7 +192,7 @@ TEST(Image, WhatATurnIsResumedFromCannotBeWritten) {
     ASSERT_TRUE(again.ok());
     EXPECT_FALSE(Writable((*again)->memory().data()));
     ASSERT_TRUE((*again)->GoTo(3).ok());
-    (*again)->Protect(entries);
+    (*again)->Protect(entries, ImageWriter::kSteps);
     EXPECT_TRUE(Writable((*again)->Addresses(entries, 0)[kW]));
     EXPECT_FALSE(Writable((*again)->Addresses(entries, 1)[kW]));
     EXPECT_FALSE(Writable((*again)->Addresses(entries, 1)[kFrozen]));
@@ -200,6 +201,68 @@ TEST(Image, WhatATurnIsResumedFromCannotBeWritten) {
     EXPECT_EQ(writable(), "wwwww");
     EXPECT_FALSE(Writable(image->memory().data()));
   }
+}
+
+TEST(Image, SmallSidesAreCopied) {
+  EXPECT_EQ(Image::WriterFor(Entries(5)), ImageWriter::kCopies);
+  EXPECT_EQ(Image::WriterFor(Entries(40'000)), ImageWriter::kCopies);
+  EXPECT_EQ(Image::WriterFor(Entries(50'000)), ImageWriter::kSteps);
+  EXPECT_EQ(Image::WriterFor({{"frozen", {DType::kF32, {1'000'000}}, false}}), ImageWriter::kCopies);
+}
+
+// Values of all sizes, more than one call of the system takes, from places that lie anywhere.
+TEST(Image, WhatIsCopiedIsWhatATurnHolds) {
+  std::mt19937 random(3);
+  std::vector<ImageEntry> entries;
+  for (int i = 0; i < 1500; ++i) {
+    const int64_t n = i % 100 == 0 ? 3000 : static_cast<int64_t>(random() % 40);
+    entries.push_back({absl::StrCat("tensor", i), {DType::kU8, {n}}, i % 7 != 0});
+  }
+  const auto image = MakeImage(entries);
+  image->Protect(entries, ImageWriter::kCopies);
+  const std::array<std::vector<char*>, 2> places = {image->Addresses(entries, 0), image->Addresses(entries, 1)};
+  const auto writable = [&](int64_t i) {
+    return Writable(places[0][static_cast<size_t>(i)]) || Writable(places[1][static_cast<size_t>(i)]);
+  };
+  EXPECT_FALSE(writable(100));
+  EXPECT_TRUE(writable(700));  // is not updated
+  std::vector<std::string> values(entries.size());
+  const auto prepare = [&](int64_t turn) {
+    std::vector<Image::Value> sources;
+    for (size_t i = 0; i < entries.size(); ++i) {
+      if (!entries[i].updated) continue;
+      values[i].clear();
+      for (int64_t k = 0; k < entries[i].type.bytes(); ++k) values[i].push_back(static_cast<char>(random()));
+      sources.push_back({{places[0][i], places[1][i]}, values[i].data(), entries[i].type.bytes()});
+    }
+    ASSERT_TRUE(image->PrepareCopy(turn, sources, absl::StrCat(turn)).ok());
+  };
+  const auto holds = [&](int side, const std::vector<std::string>& want) {
+    for (size_t i = 0; i < entries.size(); ++i) {
+      if (!entries[i].updated) continue;
+      EXPECT_EQ(std::memcmp(places[static_cast<size_t>(side)][i], want[i].data(), want[i].size()), 0) << i;
+    }
+  };
+  prepare(1);
+  EXPECT_EQ(image->committed(), Image::kNoTurn);
+  image->Commit();
+  std::vector<std::string> committed = values;
+  for (int64_t turn = 2; turn < 6; ++turn) {
+    holds(image->side(), committed);
+    prepare(turn);
+    if (turn == 3) prepare(turn);  // once more, before it is committed
+    EXPECT_EQ(image->committed(), turn - 1);
+    holds(image->side(), committed);
+    holds(1 - image->side(), values);
+    image->Commit();
+    EXPECT_EQ(*image->RecordOf(turn), absl::StrCat(turn));
+    committed = values;
+    EXPECT_FALSE(writable(100));
+    EXPECT_FALSE(writable(700));
+  }
+  image->Forget();
+  EXPECT_FALSE(writable(100));
+  EXPECT_TRUE(writable(700));
 }
 
 // Ranks of a job, each at some point of its turn; all are killed, and resume from the newest turn that one has

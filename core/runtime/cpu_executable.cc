@@ -219,7 +219,7 @@ class CpuExecutable : public Executable {
   };
   // What of the store's two sides a run updates.
   enum class Updates {
-    kNothing,  // it reads the newest values
+    kNothing,  // of what lies in an image: it reads the newest values
     kSide,     // all that has two sides: it reads one and writes one
     kPart,     // something else in the store, or not all of a side: in place
   };
@@ -274,12 +274,12 @@ class CpuExecutable : public Executable {
 
   // Chooses the addresses of this run; gives the side that it writes.
   StatusOr<int> TakeSides() {
-    if (addresses_.size() == 1) return 0;
     if (updates_ == Updates::kPart) {
       for (const GraphOutput& o : graph_.outputs) {
         if (!o.updates.empty()) RETURN_IF_ERROR(store_->PrepareToWrite(*store_->Find(o.updates)));
       }
     }
+    if (addresses_.size() == 1) return 0;
     const int read = store_->side(), write = updates_ == Updates::kSide ? store_->free_side() : read;
     now_ = &addresses_[2 * read + write];
     return write;
@@ -300,7 +300,7 @@ class CpuExecutable : public Executable {
   Updates UpdatesOf() const {
     absl::flat_hash_set<std::string> updated;
     for (const GraphOutput& o : graph_.outputs) {
-      if (!o.updates.empty()) updated.insert(o.updates);
+      if (!o.updates.empty() && Store::InImage(*store_->Find(o.updates))) updated.insert(o.updates);
     }
     if (updated.empty()) return Updates::kNothing;
     const auto& entries = store_->entries();
@@ -311,9 +311,10 @@ class CpuExecutable : public Executable {
 
   // Finds where everything lies: once, and when the store's tensors have moved.
   void Locate() {
-    const bool sided = store_ != nullptr && store_->image() != nullptr;
+    const auto has_sides = [](const auto& e) { return Store::HasSides(*e); };
+    const bool sided = store_ != nullptr && std::any_of(store_->entries().begin(), store_->entries().end(), has_sides);
     generation_ = store_ == nullptr ? 0 : store_->generation();
-    updates_ = sided ? UpdatesOf() : Updates::kNothing;
+    updates_ = store_ != nullptr && store_->image() != nullptr ? UpdatesOf() : Updates::kNothing;
     addresses_.clear();
     if (!sided) addresses_.push_back(AddressesOf(0, 0));
     for (int read = 0; sided && read < 2; ++read) {

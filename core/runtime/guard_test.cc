@@ -88,7 +88,7 @@ TEST_F(Guard, AnOutputThatIsAParameterBoundAsDataCanBeRead) {
 // In memory that outlives the process, where tensors lie side by side, whole pages are guarded.
 TEST_F(Guard, AReadOfATensorInAnImageIsCaught) {
   const absl::flat_hash_set<std::string> updated = {"p", "m"};
-  store_.Settle(*Image::Make(store_.ImageEntries(updated)), updated, false);
+  store_.Settle(*Image::Make(store_.ImageEntries(updated)), updated, ImageWriter::kSteps, false);
   ASSERT_TRUE(step_->Run().ok());
   const auto* const kept = store_.Read(*store_.Find("p"))->as<float>();
   EXPECT_EQ(kept[0], 2);

@@ -82,15 +82,23 @@ std::string Committed(const Training& t) {
   return all;
 }
 
-void Settle(Training& t) { t.store.Settle(*Image::Make(t.store.ImageEntries(Updated())), Updated(), false); }
-
 void Commit(Training& t, int64_t turn) {
-  ASSERT_TRUE(t.store.image()->Prepare(turn, t.store.side(), "").ok());
-  t.store.image()->Commit();
-  t.store.Committed();
+  ASSERT_TRUE(t.store.PrepareTurn(turn, "").ok());
+  t.store.CommitTurn();
 }
 
-TEST(Sides, AStepComputesTheSameAndKeepsWhatIsCommitted) {
+// Steps write the other side, or what they have updated is copied there.
+class Sides : public testing::TestWithParam<ImageWriter> {
+ protected:
+  static void Settle(Training& t) {
+    t.store.Settle(*Image::Make(t.store.ImageEntries(Updated())), Updated(), GetParam(), false);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(, Sides, testing::Values(ImageWriter::kSteps, ImageWriter::kCopies),
+                         [](const auto& i) { return i.param == ImageWriter::kSteps ? "Steps" : "Copies"; });
+
+TEST_P(Sides, AStepComputesTheSameAndKeepsWhatIsCommitted) {
   std::mt19937 random(4);
   for (int trial = 0; trial < 20; ++trial) {
     Training plain, kept;
@@ -115,7 +123,7 @@ TEST(Sides, AStepComputesTheSameAndKeepsWhatIsCommitted) {
   }
 }
 
-TEST(Sides, WhatWritesBesideTheStepKeepsWhatIsCommitted) {
+TEST_P(Sides, WhatWritesBesideTheStepKeepsWhatIsCommitted) {
   Training plain, kept;
   Settle(kept);
   Commit(kept, 0);
@@ -139,7 +147,7 @@ TEST(Sides, WhatWritesBesideTheStepKeepsWhatIsCommitted) {
   EXPECT_TRUE(Committed(kept) == plain.Values());
 }
 
-TEST(Sides, AnotherGraphReadsTheNewestAndAPartOfAnUpdateKeepsWhatIsCommitted) {
+TEST_P(Sides, AnotherGraphReadsTheNewestAndAPartOfAnUpdateKeepsWhatIsCommitted) {
   Training t;
   GraphBuilder g, h;
   g.Output("y", ReduceSum(g, g.Input("p", kParameter, kVector), {0}, false));
@@ -167,7 +175,7 @@ TEST(Sides, AnotherGraphReadsTheNewestAndAPartOfAnUpdateKeepsWhatIsCommitted) {
   EXPECT_TRUE(Committed(t) == committed);
 }
 
-TEST(Sides, AnotherProcessGoesOnFromTheCommittedTurn) {
+TEST_P(Sides, AnotherProcessGoesOnFromTheCommittedTurn) {
   Training plain, first;
   Settle(first);
   Commit(first, 0);
@@ -181,13 +189,13 @@ TEST(Sides, AnotherProcessGoesOnFromTheCommittedTurn) {
   std::shared_ptr<Image> image = *Image::Open(first.store.image()->descriptor());
   ASSERT_TRUE(image->Holds(again.store.ImageEntries(Updated())));
   ASSERT_TRUE(image->GoTo(3).ok());
-  again.store.Settle(image, Updated(), true);
+  again.store.Settle(image, Updated(), GetParam(), true);
   for (int n = 3; n < 5; ++n) again.Step(n);
   EXPECT_TRUE(again.Values() == plain.Values());
 }
 
 // What is larger than caches is written past them where it does not lie over what is read.
-TEST(Sides, AStepOfLargeTensorsComputesTheSame) {
+TEST_P(Sides, AStepOfLargeTensorsComputesTheSame) {
   constexpr int64_t kLarge = 5'000'003;
   const TensorType large = {DType::kF32, {kLarge}};
   const absl::flat_hash_set<std::string> updated = {"p", "m"};
@@ -205,11 +213,10 @@ TEST(Sides, AStepOfLargeTensorsComputesTheSame) {
     }
     steps.push_back(*Executable::Compile(*g.Finish(), store));
   }
-  kept.Settle(*Image::Make(kept.ImageEntries(updated)), updated, false);
+  kept.Settle(*Image::Make(kept.ImageEntries(updated)), updated, GetParam(), false);
   for (int64_t turn = 0; turn < 4; ++turn) {
-    ASSERT_TRUE(kept.image()->Prepare(turn, kept.side(), "").ok());
-    kept.image()->Commit();
-    kept.Committed();
+    ASSERT_TRUE(kept.PrepareTurn(turn, "").ok());
+    kept.CommitTurn();
     for (const auto& step : steps) ASSERT_TRUE(step->Run().ok());
     for (const char* name : {"p", "m"}) {
       const auto a = plain.Read(*plain.Find(name)), b = kept.Read(*kept.Find(name));

@@ -136,15 +136,22 @@ std::vector<ImageEntry> Store::ImageEntries(const absl::flat_hash_set<std::strin
   return entries;
 }
 
-void Store::Settle(std::shared_ptr<Image> image, const absl::flat_hash_set<std::string>& updated, bool adopt) {
+void Store::Settle(std::shared_ptr<Image> image, const absl::flat_hash_set<std::string>& updated, ImageWriter writer,
+                   bool adopt) {
   const std::vector<ImageEntry> entries = ImageEntries(updated);
   const std::array<std::vector<char*>, 2> sides = {image->Addresses(entries, 0), image->Addresses(entries, 1)};
   const int side = adopt ? image->side() : 0;
   const std::vector<Entry*> sorted = ByName();
+  copied_.clear();
   for (size_t i = 0; i < entries.size(); ++i) {
     Entry& e = *sorted[i];
     char* const to = sides[static_cast<size_t>(side)][i];
     Open(e);
+    if (writer == ImageWriter::kCopies && entries[i].updated) {
+      if (adopt) std::memcpy(e.memory_.data(), to, static_cast<size_t>(e.type.bytes()));
+      copied_.push_back({&e, {sides[0][i], sides[1][i]}});
+      continue;
+    }
     if (!adopt) std::memcpy(to, e.memory_.data(), static_cast<size_t>(e.type.bytes()));
     e.memory_ = Block::Over(to, e.type.bytes());
     e.sides_ = {};
@@ -152,7 +159,8 @@ void Store::Settle(std::shared_ptr<Image> image, const absl::flat_hash_set<std::
   }
   image_ = std::move(image);
   // Guarded memory is opened and closed as a whole.
-  if (!GuardsMemory()) image_->Protect(entries);
+  if (!GuardsMemory()) image_->Protect(entries, writer);
+  writer_ = writer;
   side_ = side;
   committed_ = adopt ? side : kNone;
   ++generation_;
@@ -164,6 +172,32 @@ void Store::TurnTo(int side) {
   for (const auto& e : entries_) {
     if (HasSides(*e)) e->memory_ = Block::Over(e->sides_[static_cast<size_t>(side)], e->type.bytes());
   }
+}
+
+Status Store::PrepareTurn(int64_t turn, absl::string_view record) {
+  if (writer_ == ImageWriter::kSteps) return image_->Prepare(turn, side_, record);
+  std::vector<Image::Value> values;
+  values.reserve(copied_.size());
+  for (const Copied& c : copied_) {
+    ASSIGN_OR_RETURN(const TensorView newest, Read(*c.entry));
+    values.push_back({c.places, newest.data, newest.type.bytes()});
+  }
+  return image_->PrepareCopy(turn, values, record);
+}
+
+void Store::CommitTurn() {
+  image_->Commit();
+  committed_ = side_;
+}
+
+std::vector<const char*> Store::CommittedPlaces() const {
+  const auto side = static_cast<size_t>(image_->side());
+  std::vector<const char*> places;
+  for (const Copied& c : copied_) places.push_back(c.places[side]);
+  for (const auto& e : entries_) {
+    if (HasSides(*e)) places.push_back(static_cast<const char*>(e->sides_[side]));
+  }
+  return places;
 }
 
 Status Store::Fetch(const Entry& entry) const { return mirror_ ? mirror_->Fetch(entry) : absl::OkStatus(); }
@@ -228,7 +262,7 @@ Status Store::PrepareToWrite(const Entry& entry) {
   RETURN_IF_ERROR(HostWrites(entry));
   if (committed_ == kNone) return absl::OkStatus();
   if (!HasSides(entry)) {
-    if (!entry.memory_.borrowed()) return absl::OkStatus();  // not in the image
+    if (!InImage(entry)) return absl::OkStatus();
     image_->Forget();
     committed_ = kNone;
     return absl::OkStatus();

@@ -78,10 +78,11 @@ class Store {
 
   // The entries as an image has them, by name; `updated` are the names of those that its training's step updates.
   std::vector<ImageEntry> ImageEntries(const absl::flat_hash_set<std::string>& updated) const;
-  // Moves all tensors into `image`, which was made for ImageEntries(updated). `adopt`: the values are those of its
-  // committed turn; else they are the store's, and no turn is committed. Everybody's pointers into the store's memory
-  // become invalid, but for executables.
-  void Settle(std::shared_ptr<Image> image, const absl::flat_hash_set<std::string>& updated, bool adopt);
+  // Moves all tensors into `image`, which was made for ImageEntries(updated); with kCopies those that are updated stay
+  // in memory of their own. `adopt`: the values are those of its committed turn; else they are the store's, and no turn
+  // is committed. Everybody's pointers into the store's memory become invalid, but for executables.
+  void Settle(std::shared_ptr<Image> image, const absl::flat_hash_set<std::string>& updated, ImageWriter writer,
+              bool adopt);
   // Null: the tensors live as long as this process.
   Image* image() const { return image_.get(); }
   // Which side of the image has the newest values, and which one a step may write: another one, where the newest are
@@ -90,8 +91,12 @@ class Store {
   int free_side() const { return side_ == committed_ ? 1 - side_ : side_; }
   // A step has written all that it updates on that side.
   void TurnTo(int side);
-  // The newest values are committed: from now on the other side is written.
-  void Committed() { committed_ = image_ == nullptr ? kNone : side_; }
+  // In an image: prepares the newest values with that record of their turn; commits what was prepared, so that from now
+  // on the other side is written.
+  Status PrepareTurn(int64_t turn, absl::string_view record);
+  void CommitTurn();
+  // Where the committed values of the tensors that are updated lie in the image.
+  std::vector<const char*> CommittedPlaces() const;
 
   // ---- For steps and mirrors
 
@@ -100,6 +105,8 @@ class Store {
   static void* Address(const Entry& entry, int side);
   // Whether a step that is kept in an image writes another side than it reads.
   static bool HasSides(const Entry& entry) { return entry.sides_[0] != nullptr; }
+  // Whether it lies in an image.
+  static bool InImage(const Entry& entry) { return entry.memory_.borrowed(); }
   // Tensors that an accelerator updates have a mirror, whose values may be newer. Fetch brings the newest to the
   // entry's memory; HostWrites also says that they are going to be written there.
   Status Fetch(const Entry& entry) const;
@@ -123,7 +130,15 @@ class Store {
 
   std::vector<std::unique_ptr<Entry>> entries_;
   absl::flat_hash_map<std::string, Entry*> by_name_;
+  // What is copied into the image when a turn is prepared, and where to.
+  struct Copied {
+    const Entry* entry;
+    std::array<const char*, 2> places;
+  };
+
   std::shared_ptr<Image> image_;
+  ImageWriter writer_ = ImageWriter::kSteps;
+  std::vector<Copied> copied_;
   std::shared_ptr<StoreMirror> mirror_;
   int side_ = 0, committed_ = kNone;
   int64_t generation_ = 0;

@@ -178,7 +178,7 @@ Status Turns::Prepare() {
   record_.counters = trainer.SaveCounters();
   record_.interventions = trainer.interventions();
   record_.stopped = progress_.stopped;
-  const Status prepared = image_.Prepare(turn_, store_.side(), fixed_ + ChangingText(record_));
+  const Status prepared = store_.PrepareTurn(turn_, fixed_ + ChangingText(record_));
   prepared_ = prepared.ok();
   if (!prepared_ && !std::exchange(noted_, true))
     notice_(absl::StrCat(prepared.message(), ": a process that ends loses what comes after step ", record_.state.step));
@@ -198,10 +198,7 @@ void Turns::Commit(int64_t pace) {
     due_ = turn_ + pace;
     committed_step_ = record_.state.step;
     committed_at_ = std::chrono::steady_clock::now();
-    if (std::exchange(prepared_, false)) {
-      image_.Commit();
-      store_.Committed();
-    }
+    if (std::exchange(prepared_, false)) store_.CommitTurn();
   }
   image_.Begin(progress_.trainer->state().step + 1);
 }
