@@ -35,12 +35,10 @@ bool IsHttp(absl::string_view first) {
   return first == "GET " || first == "POST" || first == "HEAD" || first == "PUT ";
 }
 
-sockaddr_storage AddressOf(const Fd& socket, bool peer) {
+sockaddr_storage OwnAddress(const Fd& socket) {
   sockaddr_storage address = {};
   socklen_t size = sizeof address;
-  const int error = peer ? getpeername(socket.get(), reinterpret_cast<sockaddr*>(&address), &size)
-                         : getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size);
-  if (error != 0) address.ss_family = AF_UNSPEC;
+  if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) address.ss_family = AF_UNSPEC;
   return address;
 }
 
@@ -107,8 +105,7 @@ void RefusalLog::Refused(const std::string& source, const std::function<std::str
   log_(absl::StrCat("refused a connection of ", name(), ": ", PrintableMessage(why)));
 }
 
-std::string SourceOf(const Fd& socket) {
-  const sockaddr_storage peer = AddressOf(socket, true);
+std::string SourceOf(const Fd& socket, const sockaddr_storage& peer) {
   if (peer.ss_family == AF_UNIX) return absl::StrCat("user ", static_cast<int>(UserOfUnix(socket).uid));
   char host[INET6_ADDRSTRLEN] = "?";
   if (peer.ss_family == AF_INET6) {
@@ -119,18 +116,18 @@ std::string SourceOf(const Fd& socket) {
   return host;
 }
 
-std::string NameOfPeer(const Fd& socket) {
-  const sockaddr_storage peer = AddressOf(socket, true);
-  if (peer.ss_family == AF_UNIX) return absl::StrCat("process ", UserOfUnix(socket).pid, " of ", SourceOf(socket));
-  std::string name = ToString({SourceOf(socket), static_cast<uint16_t>(PortOf(peer))});
-  const int uid = UserOf(peer, AddressOf(socket, false));
+std::string NameOfPeer(const Fd& socket, const sockaddr_storage& peer) {
+  const std::string source = SourceOf(socket, peer);
+  if (peer.ss_family == AF_UNIX) return absl::StrCat("process ", UserOfUnix(socket).pid, " of ", source);
+  std::string name = ToString({source, static_cast<uint16_t>(PortOf(peer))});
+  const int uid = UserOf(peer, OwnAddress(socket));
   if (uid >= 0) absl::StrAppend(&name, " (user ", uid, " of this host)");
   return name;
 }
 
 Admission::Admission(const Fd& listener, AdmissionOptions options)
     : listener_(listener), options_(std::move(options)), refusals_(options_.log) {
-  local_ = AddressOf(listener_, false).ss_family == AF_UNIX;
+  local_ = OwnAddress(listener_).ss_family == AF_UNIX;
   if (!local_) tls_ = options_.tls.get();
   SetNonBlocking(listener_).IgnoreError();
 }
@@ -176,7 +173,9 @@ std::vector<Admission::Newcomer> Admission::Take(const pollfd* entries) {
 
 void Admission::Accept() {
   for (int i = 0; i < kAtOnce; ++i) {
-    Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    sockaddr_storage peer = {};
+    socklen_t size = sizeof peer;
+    Fd socket(accept4(listener_.get(), reinterpret_cast<sockaddr*>(&peer), &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket && (errno == EINTR || errno == ECONNABORTED)) continue;
     if (!socket && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
       // The listener stays readable: polling it would take all of a core.
@@ -191,7 +190,8 @@ void Admission::Accept() {
     if (!socket) return;
     auto p = std::make_unique<Pending>();
     p->ends = MonotonicNow() + options_.limit;
-    p->who.source = SourceOf(socket);
+    p->who.peer = peer;
+    p->who.source = SourceOf(socket, peer);
     p->who.socket = Stream(std::move(socket));
     if (local_ && UserOfUnix(p->who.socket.fd()).uid != geteuid()) {
       Close(*p, absl::StrCat("this job is user ", geteuid(), "'s"));
@@ -289,7 +289,8 @@ void Admission::Read(Pending& p) {
       const auto header = ControlTypeOf(p.buffer);
       const auto body = ControlBodyBytes(p.buffer);
       const bool may = header.ok() && body.ok() &&
-                       (p.known ? *header == Type::kJoin : *header == Type::kChallenge || *header == Type::kProof);
+                       (p.known ? *header == Type::kJoin || *header == Type::kHeartbeat
+                                : *header == Type::kChallenge || *header == Type::kProof);
       if (!may) {
         Close(p, header.ok() && body.ok() ? "it sent a message that only a member may send"
                                           : std::string((header.ok() ? body.status() : header.status()).message()));
@@ -312,6 +313,14 @@ void Admission::Read(Pending& p) {
 }
 
 void Admission::Handle(Pending& p, const ControlMessage& message) {
+  if (p.known && message.type == Type::kHeartbeat) {
+    // Who asks whether somebody answers here.
+    std::string answer = EncodeSealed(message, p.who.seals.send);
+    const iovec part = {&answer[0], answer.size()};
+    p.who.socket.Write(&part, 1);
+    p.closed = true;
+    return;
+  }
   if (p.known) {
     p.who.join = message;
     p.who.rest = std::move(p.buffer);
@@ -335,7 +344,7 @@ void Admission::Handle(Pending& p, const ControlMessage& message) {
 
 void Admission::Close(Pending& p, const std::string& why) {
   refusals_.Refused(
-      p.who.source, [&p] { return NameOfPeer(p.who.socket.fd()); }, why);
+      p.who.source, [&p] { return NameOfPeer(p.who.socket.fd(), p.who.peer); }, why);
   p.closed = true;
   p.who.socket.Close();
 }
@@ -349,7 +358,7 @@ void Admission::RefusePlainly(Pending& p, const std::string& why) {
 
 void Admission::Refuse(Pending& p, const std::string& why) {
   refusals_.Refused(
-      p.who.source, [&p] { return NameOfPeer(p.who.socket.fd()); }, why);
+      p.who.source, [&p] { return NameOfPeer(p.who.socket.fd(), p.who.peer); }, why);
   // A socket that closes with something unread takes with it what the peer has not read yet.
   p.refused = true;
   p.ends = std::min(p.ends, MonotonicNow() + kLinger);

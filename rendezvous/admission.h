@@ -7,6 +7,7 @@
 #pragma once
 
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <functional>
 #include <map>
@@ -42,10 +43,11 @@ class RefusalLog {
   int64_t untold_ = 0;
 };
 
-// "process 812 of user 1000", "10.0.0.2:40312", "10.0.0.1:40312 (user 1002 of this host)".
-std::string NameOfPeer(const Fd& socket);
+// "process 812 of user 1000", "10.0.0.2:40312", "10.0.0.1:40312 (user 1002 of this host)". `peer` is what accept4 gave,
+// since a socket whose peer has closed it no longer knows that.
+std::string NameOfPeer(const Fd& socket, const sockaddr_storage& peer);
 // The same without process, port and user of TCP: "user 1000", "10.0.0.2".
-std::string SourceOf(const Fd& socket);
+std::string SourceOf(const Fd& socket, const sockaddr_storage& peer);
 
 struct AdmissionOptions {
   std::string secret;                           // of connections over TCP
@@ -61,7 +63,8 @@ class Admission {
  public:
   struct Newcomer {
     Stream socket;
-    std::string source;  // SourceOf(socket)
+    sockaddr_storage peer = {};
+    std::string source;  // SourceOf(socket, peer)
     ConnectionUse use;
     Seals seals;
     ControlMessage join;  // if there is one

@@ -139,6 +139,26 @@ TEST_F(Admitting, OverTcpNobodyJoinsWithoutAProof) {
   EXPECT_THAT(lines_.back(), HasSubstr("MSLUA_JOB_SECRET_FILE"));
 }
 
+// A socket whose peer has reset the connection no longer knows the peer's address.
+TEST_F(Admitting, WhoHasGoneIsNamed) {
+  const auto listener = ListenTcp({"127.0.0.1", 0});
+  ASSERT_TRUE(listener.ok());
+  auto dialled = ConnectTcp(*LocalEndpoint(*listener), MonotonicNow() + absl::Seconds(10));
+  ASSERT_TRUE(dialled.ok());
+  const uint16_t port = LocalEndpoint(*dialled)->port;
+  sockaddr_storage peer = {};
+  socklen_t size = sizeof peer;
+  const Fd accepted(accept4(listener->get(), reinterpret_cast<sockaddr*>(&peer), &size, SOCK_CLOEXEC));
+  const linger at_once = {1, 0};
+  ASSERT_EQ(setsockopt(dialled->get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
+  dialled->Close();
+  sockaddr_storage now = {};
+  size = sizeof now;
+  ASSERT_NE(getpeername(accepted.get(), reinterpret_cast<sockaddr*>(&now), &size), 0);
+  EXPECT_EQ(NameOfPeer(accepted, peer), absl::StrCat("127.0.0.1:", port));
+  EXPECT_EQ(SourceOf(accepted, peer), "127.0.0.1");
+}
+
 // A message that may not come is refused by its header: its body is not waited for.
 TEST_F(Admitting, KeepsNothingOfWhatMayNotCome) {
   OverUnix();

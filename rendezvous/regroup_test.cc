@@ -1,6 +1,10 @@
 // A job that starts again: who has died is waited for, the others join again. (tests/recovery kills schedulers.)
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <mutex>
@@ -11,6 +15,7 @@
 #include "core/base/clock.h"
 #include "core/base/exit_code.h"
 #include "rendezvous/rendezvous.h"
+#include "rendezvous/socket.h"
 
 namespace mslua {
 namespace {
@@ -50,7 +55,7 @@ class Regroup : public ::testing::Test {
   }
   JoinOptions Worker(const std::string& id) {
     JoinOptions join;
-    join.scheduler = scheduler_->endpoint();
+    join.scheduler = scheduler_ == nullptr ? elsewhere_ : scheduler_->endpoint();
     join.secret = kSecret;
     join.node_id = id;
     join.self = {"h", {"127.0.0.1", 1000}};
@@ -82,6 +87,7 @@ class Regroup : public ::testing::Test {
   std::string log_;
   std::atomic<int64_t> epoch_{0}, turn_{0};
   std::unique_ptr<Scheduler> scheduler_;
+  Endpoint elsewhere_;  // of a scheduler in another process
 };
 
 TEST_F(Regroup, TheOthersJoinAnewWhenAWorkerHasDied) {
@@ -171,6 +177,44 @@ TEST_F(Regroup, AWorkerThatHasLeftDoesNotJoinTheNextSchedulerThatAnswers) {
     EXPECT_TRUE(m->AwaitEnd(absl::Seconds(60)).ok());
     EXPECT_FALSE(m->lost_scheduler());
   }
+}
+
+// As the socket of a scheduler that is being killed does for a moment, this one takes connections.
+TEST_F(Regroup, ASocketThatNobodyReadsIsNoScheduler) {
+  int pipes[2];
+  ASSERT_EQ(pipe(pipes), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    Start(2);
+    const uint16_t own = scheduler_->endpoint().port;
+    while (write(pipes[1], &own, sizeof own) > 0) pause();
+    _exit(0);
+  }
+  uint16_t port = 0;
+  ASSERT_EQ(read(pipes[0], &port, sizeof port), static_cast<ssize_t>(sizeof port));
+  elsewhere_ = {"127.0.0.1", port};
+  auto members = JoinAll({"0", "1"});
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  {
+    const auto listener = ListenTcp({"127.0.0.1", port});
+    ASSERT_TRUE(listener.ok()) << listener.status();
+    pollfd entry = {listener->get(), POLLIN, 0};
+    ASSERT_EQ(poll(&entry, 1, 60000), 1);  // somebody has connected
+    absl::SleepFor(absl::Milliseconds(300));
+    for (auto& m : members) EXPECT_TRUE(m->Health().ok()) << m->Health();
+  }
+  Start(2, port);
+  for (auto& m : members) {
+    ASSERT_TRUE(Eventually([&] { return !m->Health().ok(); }));
+    EXPECT_TRUE(StartsAgain(m->Health()));
+    EXPECT_THAT(std::string(m->Health().message()), HasSubstr("was started again"));
+  }
+  members.clear();
+  members = JoinAll({"0", "1"});
+  for (auto& m : members) m->Leave(0);
+  EXPECT_TRUE(scheduler_->Wait().ok());
+  EXPECT_THAT(log(), testing::Not(HasSubstr("refused a connection")));
 }
 
 TEST_F(Regroup, AnEndBeforeAllHaveLeftIsHeardByThoseThatHaveNot) {

@@ -33,6 +33,7 @@ constexpr absl::Duration kTick = absl::Milliseconds(100);
 constexpr absl::Duration kSilence = absl::Seconds(10);        // of a scheduler, while a worker waits for it
 constexpr absl::Duration kForLateWorkers = absl::Seconds(2);  // to come and hear why the job ends
 constexpr absl::Duration kFirstPause = absl::Milliseconds(20), kLongestPause = absl::Seconds(1);  // between attempts
+constexpr absl::Duration kAnswer = absl::Seconds(1);  // for a scheduler that accepts a connection to answer
 constexpr absl::Duration kKnock =
     absl::Milliseconds(100);                        // between attempts to find a scheduler that was started again
 constexpr absl::Duration kNews = absl::Seconds(3);  // between lines of a worker that finds no scheduler
@@ -354,6 +355,7 @@ void Scheduler::Join(Admission::Newcomer newcomer) {
   auto joining = std::make_unique<Worker>();
   Worker& worker = *joining;
   worker.socket = std::move(newcomer.socket);
+  worker.peer = newcomer.peer;
   worker.source = std::move(newcomer.source);
   worker.seals = std::move(newcomer.seals);
   worker.heard = MonotonicNow();
@@ -462,7 +464,7 @@ void Scheduler::Understand(Worker& worker) {
 
 void Scheduler::Expel(Worker& worker, const std::string& why) {
   admission_.refusals().Refused(
-      worker.source, [&] { return NameOfPeer(worker.socket.fd()); }, why);
+      worker.source, [&] { return NameOfPeer(worker.socket.fd(), worker.peer); }, why);
   worker.socket.Close();
   if (worker.left || over_) return;
   Lose(worker, EndOf(worker, absl::DataLossError(why)));
@@ -549,7 +551,7 @@ bool Scheduler::Remember() {
 void Scheduler::Refuse(Worker& newcomer, const std::string& why) {
   refused_ = absl::StrCat(newcomer.join["id"], " is refused: ", why);
   const std::string line = absl::StrCat("The node: ", refused_);
-  Log(absl::StrCat(line, " (", NameOfPeer(newcomer.socket.fd()), ")"));
+  Log(absl::StrCat(line, " (", NameOfPeer(newcomer.socket.fd(), newcomer.peer), ")"));
   Send(newcomer, {Type::kRefuse, {{"reason", why}}});
   newcomer.socket.Close();
   for (auto& worker : workers_) {
@@ -928,12 +930,26 @@ ControlMessage Membership::Heartbeat() {
   return message;
 }
 
+// The system takes connections for a process that is just ending: it is to answer.
+Status Membership::Knock() const {
+  Stream socket;
+  Seals seals;
+  MonotonicTime limit;
+  if (absl::StartsWith(options_.scheduler.host, "/")) {
+    ASSIGN_OR_RETURN(socket, ConnectMeeting(options_.scheduler.host));
+    limit = MonotonicNow() + kAnswer;
+  } else {
+    RETURN_IF_ERROR(ConnectTcp(options_.scheduler, MonotonicNow() + kKnock).status());
+    limit = MonotonicNow() + kAnswer;
+    ASSIGN_OR_RETURN(socket, ConnectStream(options_.scheduler, options_.tls.get(), limit));
+    ASSIGN_OR_RETURN(seals, Authenticate(socket, options_.secret, ConnectionUse(), limit));
+  }
+  RETURN_IF_ERROR(SendAll(socket, EncodeSealed({Type::kHeartbeat, {}}, seals.send), limit));
+  return ReceiveControl(socket, seals.receive, limit).status();
+}
+
 bool Membership::AwaitScheduler() {
-  const auto answers = [this] {
-    if (absl::StartsWith(options_.scheduler.host, "/")) return ConnectMeeting(options_.scheduler.host).ok();
-    return ConnectTcp(options_.scheduler, MonotonicNow() + kKnock).ok();
-  };
-  for (absl::Duration pause = kKnock; !answers(); pause = std::min(2 * pause, kLongestPause)) {
+  for (absl::Duration pause = kKnock; !Knock().ok(); pause = std::min(2 * pause, kLongestPause)) {
     pollfd entry = {stop_.get(), POLLIN, 0};
     if (poll(&entry, 1, static_cast<int>(absl::ToInt64Milliseconds(pause))) > 0) return false;
   }

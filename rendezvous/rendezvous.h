@@ -119,7 +119,8 @@ class Scheduler {
  private:
   struct Worker {
     Stream socket;
-    std::string source;  // SourceOf(socket)
+    sockaddr_storage peer = {};
+    std::string source;  // SourceOf(socket, peer)
     Seals seals;
     std::string buffer;
     std::map<std::string, std::string> join;  // what it said of itself
@@ -305,6 +306,8 @@ class Membership {
   StatusOr<ControlMessage> AwaitOthers(MonotonicTime deadline);
   // Of a job that starts again, which has lost its scheduler: waits until one answers. False: this object goes.
   bool AwaitScheduler();
+  // OK: one answers.
+  Status Knock() const;
   ControlMessage Heartbeat();
   // Why the job is over when the connection to the scheduler ends like this.
   Status Lost(const Status& status) const;
