@@ -3,8 +3,11 @@
 wire.py record INTERFACE FILE      until it is ended; writes READY to standard output when it has begun
 wire.py find FILE                  the secrets that the file holds, one a line
 wire.py http HOST:PORT             asks for a page, and prints what comes back
-wire.py crowd HOST:PORT SECONDS    opens connections that send random bytes, cut ClientHellos, or a byte at a time
+wire.py crowd HOST:PORT[,PORT...] SECONDS [N]
+                                   opens connections that send random bytes, cut ClientHellos, or a byte a second;
+                                   N at most
 """
+import collections
 import os
 import random
 import select
@@ -14,6 +17,7 @@ import struct
 import sys
 import time
 
+SLOW = 1000  # connections of a crowd that send a byte a second, at most
 # Of a control message, of its texts, and of the tensor of secret.lua (float32).
 SECRETS = {
     "a control message": b"mslc",
@@ -50,12 +54,13 @@ def http(host, port):
         print(peer.recv(4096))
 
 
-def crowd(host, port, seconds):
+def crowd(host, ports, seconds, most=None):
     hello = bytes.fromhex("160301007a0100007603") + os.urandom(120)
-    until, slow = time.time() + seconds, []
-    while time.time() < until:
+    until, opened, slow = time.time() + seconds, 0, collections.deque()  # of slow: when it sends, what it has sent
+    while time.time() < until and opened != most:
         try:
-            peer = socket.create_connection((host, port), 1)
+            peer = socket.create_connection((host, random.choice(ports)), 1)
+            opened += 1
             kind = random.randrange(4)
             if kind == 0:
                 peer.sendall(os.urandom(random.randrange(1, 200)))
@@ -63,23 +68,26 @@ def crowd(host, port, seconds):
                 peer.sendall(hello[: random.randrange(1, len(hello))])
             elif kind == 2:
                 peer.sendall(b"\x16\x03" + os.urandom(random.randrange(1, 600)))
-            if kind == 3:
-                slow.append([peer, 0])
+            if kind == 3 and len(slow) < SLOW:
+                slow.append((time.time(), 0, peer))
             else:
                 peer.close()
-            for one in slow:
-                one[0].send(hello[one[1] % len(hello) : one[1] % len(hello) + 1])
-                one[1] += 1
         except OSError:
-            slow = [one for one in slow if one[0].fileno() >= 0 and one[1] < 50]
             time.sleep(0.001)
-        if len(slow) > 400:
-            slow.pop(0)[0].close()
+        while slow and slow[0][0] <= time.time():
+            when, sent, peer = slow.popleft()
+            try:
+                peer.send(hello[sent % len(hello) : sent % len(hello) + 1])
+                slow.append((when + 1, sent + 1, peer))
+            except OSError:
+                peer.close()  # the other end does not wait for more
+    print(opened, "connections", flush=True)
 
 
 if __name__ == "__main__":
     verb, rest = sys.argv[1], sys.argv[2:]
     if verb in ("http", "crowd"):
         rest[0:1] = rest[0].rsplit(":", 1)
-        rest[1:] = [int(word) for word in rest[1:]]
+        rest[2:] = [int(word) for word in rest[2:]]
+        rest[1] = int(rest[1]) if verb == "http" else [int(port) for port in rest[1].split(",")]
     {"record": record, "find": find, "http": http, "crowd": crowd}[verb](*rest)

@@ -1,11 +1,11 @@
 -- LeNet on random images, for tests of recovery: dropout and running statistics, so that every random number and every
--- state counts.
+-- state counts. With width=640 steps write what they update into the memory of recovery; with fewer it is copied there.
 local ms = require "mslua"
 local nn, ops = ms.nn, ms.ops
 local p = ms.params { epochs = 8, samples = 2048, batch = 16, parallel_optimizer = false, accumulate = 1,
   mode = "data_parallel", every = 20, evaluate = true, device_num = 0, dies = 0, refuses = 0, nap = 0,
   stages = 1, layerwise = false, amp = "", scaled = false, patience = 0, generator = false,
-  async = false, norm = true, nap_until = "" }
+  async = false, norm = true, nap_until = "", width = 64 }
 
 local Net = nn.Cell:extend "Net"
 function Net:init()
@@ -14,8 +14,8 @@ function Net:init()
   self.conv2 = nn.Conv2d(6, 16, 5, { pad_mode = "valid" })
   self.pool = nn.MaxPool2d { kernel_size = 2, stride = 2 }
   self.drop = nn.Dropout { p = 0.2 }
-  self.fc1 = nn.Dense(256, 64)
-  self.fc2 = nn.Dense(64, 10)
+  self.fc1 = nn.Dense(256, p.width)
+  self.fc2 = nn.Dense(p.width, 10)
   self.relu, self.flatten = nn.ReLU(), nn.Flatten()
   if p.layerwise then self.fc2.bias.layerwise_parallel = true end
   if p.stages > 1 then
