@@ -4,8 +4,8 @@ wire.py record INTERFACE FILE      until it is ended; writes READY to standard o
 wire.py find FILE                  the secrets that the file holds, one a line
 wire.py http HOST:PORT             asks for a page, and prints what comes back
 wire.py crowd HOST:PORT[,PORT...] SECONDS [N]
-                                   opens connections that send random bytes, cut ClientHellos, or a byte a second;
-                                   N at most
+                                   opens connections that send random bytes, cut ClientHellos, or a byte a second,
+                                   for SECONDS at least and N at least
 """
 import collections
 import os
@@ -54,10 +54,10 @@ def http(host, port):
         print(peer.recv(4096))
 
 
-def crowd(host, ports, seconds, most=None):
+def crowd(host, ports, seconds, least=0):
     hello = bytes.fromhex("160301007a0100007603") + os.urandom(120)
     until, opened, slow = time.time() + seconds, 0, collections.deque()  # of slow: when it sends, what it has sent
-    while time.time() < until and opened != most:
+    while time.time() < until or opened < least:
         try:
             peer = socket.create_connection((host, random.choice(ports)), 1)
             opened += 1
