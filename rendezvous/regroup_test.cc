@@ -38,7 +38,7 @@ class Regroup : public ::testing::Test {
     SchedulerOptions options;
     options.spares = spares;
     options.endpoint = {"127.0.0.1", port};
-    options.secret = kSecret;
+    options.secret = secret_;
     options.workers = workers;
     options.recover = recover;
     options.on_epoch = [this](const JobEpoch& e) {
@@ -82,7 +82,29 @@ class Regroup : public ::testing::Test {
     return log_;
   }
 
-  Status keeps_;  // what keeping an epoch gives
+  // Starts a scheduler in another process, which can be killed.
+  pid_t StartElsewhere(int workers) {
+    int pipes[2];
+    EXPECT_EQ(pipe(pipes), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      Start(workers);
+      const uint16_t own = scheduler_->endpoint().port;
+      while (write(pipes[1], &own, sizeof own) > 0) pause();
+      _exit(0);
+    }
+    elsewhere_.host = "127.0.0.1";
+    EXPECT_EQ(read(pipes[0], &elsewhere_.port, sizeof elsewhere_.port), static_cast<ssize_t>(sizeof elsewhere_.port));
+    for (const int end : pipes) close(end);
+    return child;
+  }
+  static void Kill(pid_t child) {
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+  }
+
+  std::string secret_ = kSecret;  // of schedulers
+  Status keeps_;                  // what keeping an epoch gives
   std::mutex mutex_;
   std::string log_;
   std::atomic<int64_t> epoch_{0}, turn_{0};
@@ -181,30 +203,18 @@ TEST_F(Regroup, AWorkerThatHasLeftDoesNotJoinTheNextSchedulerThatAnswers) {
 
 // As the socket of a scheduler that is being killed does for a moment, this one takes connections.
 TEST_F(Regroup, ASocketThatNobodyReadsIsNoScheduler) {
-  int pipes[2];
-  ASSERT_EQ(pipe(pipes), 0);
-  const pid_t child = fork();
-  if (child == 0) {
-    Start(2);
-    const uint16_t own = scheduler_->endpoint().port;
-    while (write(pipes[1], &own, sizeof own) > 0) pause();
-    _exit(0);
-  }
-  uint16_t port = 0;
-  ASSERT_EQ(read(pipes[0], &port, sizeof port), static_cast<ssize_t>(sizeof port));
-  elsewhere_ = {"127.0.0.1", port};
+  const pid_t child = StartElsewhere(2);
   auto members = JoinAll({"0", "1"});
-  kill(child, SIGKILL);
-  waitpid(child, nullptr, 0);
+  Kill(child);
   {
-    const auto listener = ListenTcp({"127.0.0.1", port});
+    const auto listener = ListenTcp(elsewhere_);
     ASSERT_TRUE(listener.ok()) << listener.status();
     pollfd entry = {listener->get(), POLLIN, 0};
     ASSERT_EQ(poll(&entry, 1, 60000), 1);  // somebody has connected
     absl::SleepFor(absl::Milliseconds(300));
     for (auto& m : members) EXPECT_TRUE(m->Health().ok()) << m->Health();
   }
-  Start(2, port);
+  Start(2, elsewhere_.port);
   for (auto& m : members) {
     ASSERT_TRUE(Eventually([&] { return !m->Health().ok(); }));
     EXPECT_TRUE(StartsAgain(m->Health()));
@@ -215,6 +225,20 @@ TEST_F(Regroup, ASocketThatNobodyReadsIsNoScheduler) {
   for (auto& m : members) m->Leave(0);
   EXPECT_TRUE(scheduler_->Wait().ok());
   EXPECT_THAT(log(), testing::Not(HasSubstr("refused a connection")));
+}
+
+// The worker is to hear of it when it joins, and does not wait for another scheduler.
+TEST_F(Regroup, ASchedulerThatRefusesAWorkerAnswers) {
+  const pid_t child = StartElsewhere(1);
+  auto members = JoinAll({"0"});
+  Kill(child);
+  secret_ = "another secret";
+  Start(1, elsewhere_.port);
+  ASSERT_TRUE(Eventually([&] { return StartsAgain(members[0]->Health()); }));
+  JoinOptions again = Worker("0");
+  const auto refused = Membership::Join(again);
+  EXPECT_TRUE(absl::IsPermissionDenied(refused.status())) << refused.status();
+  secret_ = kSecret;
 }
 
 TEST_F(Regroup, AnEndBeforeAllHaveLeftIsHeardByThoseThatHaveNot) {

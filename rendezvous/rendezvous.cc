@@ -930,7 +930,6 @@ ControlMessage Membership::Heartbeat() {
   return message;
 }
 
-// The system takes connections for a process that is just ending: it is to answer.
 Status Membership::Knock() const {
   Stream socket;
   Seals seals;
@@ -939,6 +938,7 @@ Status Membership::Knock() const {
     ASSIGN_OR_RETURN(socket, ConnectMeeting(options_.scheduler.host));
     limit = MonotonicNow() + kAnswer;
   } else {
+    // Where nobody listens ConnectStream would try for as long as an answer may take.
     RETURN_IF_ERROR(ConnectTcp(options_.scheduler, MonotonicNow() + kKnock).status());
     limit = MonotonicNow() + kAnswer;
     ASSIGN_OR_RETURN(socket, ConnectStream(options_.scheduler, options_.tls.get(), limit));
@@ -949,7 +949,12 @@ Status Membership::Knock() const {
 }
 
 bool Membership::AwaitScheduler() {
-  for (absl::Duration pause = kKnock; !Knock().ok(); pause = std::min(2 * pause, kLongestPause)) {
+  // That a connection is accepted says nothing: the system does that for a process that is just ending, too.
+  const auto answers = [this] {
+    const Status answer = Knock();
+    return answer.ok() || absl::IsPermissionDenied(answer);
+  };
+  for (absl::Duration pause = kKnock; !answers(); pause = std::min(2 * pause, kLongestPause)) {
     pollfd entry = {stop_.get(), POLLIN, 0};
     if (poll(&entry, 1, static_cast<int>(absl::ToInt64Milliseconds(pause))) > 0) return false;
   }

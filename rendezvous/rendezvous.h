@@ -306,7 +306,7 @@ class Membership {
   StatusOr<ControlMessage> AwaitOthers(MonotonicTime deadline);
   // Of a job that starts again, which has lost its scheduler: waits until one answers. False: this object goes.
   bool AwaitScheduler();
-  // OK: one answers.
+  // OK: one answers. PermissionDenied: it answers, and refuses this worker.
   Status Knock() const;
   ControlMessage Heartbeat();
   // Why the job is over when the connection to the scheduler ends like this.

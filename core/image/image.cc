@@ -12,7 +12,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/hash.h"
@@ -106,20 +105,24 @@ char* MapAligned(int descriptor, int64_t bytes) {
 }
 
 // By the kernel, which does not look at the mapping's protection: a write of this program elsewhere cannot be one here.
-Status WriteAll(int descriptor, std::vector<iovec> pieces, int64_t offset) {
-  size_t first = 0;
-  while (first < pieces.size()) {
-    const ssize_t n = pwritev(descriptor, &pieces[first], static_cast<int>(pieces.size() - first), offset);
+// At most IOV_MAX pieces, which it uses up.
+Status WriteAll(int descriptor, absl::Span<iovec> pieces, int64_t offset) {
+  size_t done = 0;  // of the first piece
+  while (true) {
+    while (!pieces.empty() && done >= pieces[0].iov_len) {
+      done -= pieces[0].iov_len;
+      pieces.remove_prefix(1);
+    }
+    if (pieces.empty()) return absl::OkStatus();
+    pieces[0].iov_base = static_cast<char*>(pieces[0].iov_base) + done;
+    pieces[0].iov_len -= done;
+    done = 0;
+    const ssize_t n = pwritev(descriptor, pieces.data(), static_cast<int>(pieces.size()), offset);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return absl::ResourceExhaustedError(absl::StrCat("an image cannot be written: ", strerror(errno)));
+    if (n <= 0) return absl::ResourceExhaustedError(absl::StrCat("an image cannot be written: ", strerror(errno)));
     offset += n;
-    auto done = static_cast<size_t>(n);
-    for (; first < pieces.size() && done >= pieces[first].iov_len; ++first) done -= pieces[first].iov_len;
-    if (first == pieces.size()) break;
-    pieces[first].iov_base = static_cast<char*>(pieces[first].iov_base) + done;
-    pieces[first].iov_len -= done;
+    done = static_cast<size_t>(n);
   }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -135,8 +138,8 @@ const Image::Header* Image::header() const { return reinterpret_cast<const Heade
 std::atomic<uint64_t>* Image::begun_word() const { return reinterpret_cast<std::atomic<uint64_t>*>(memory_ + kBegun); }
 
 void Image::SetWord(const std::atomic<uint64_t>& word, uint64_t value) {
-  const Status written =
-      WriteAll(descriptor_, {{&value, sizeof value}}, reinterpret_cast<const char*>(&word) - memory_);
+  iovec piece = {&value, sizeof value};
+  const Status written = WriteAll(descriptor_, {&piece, 1}, reinterpret_cast<const char*>(&word) - memory_);
   if (written.ok()) return;
   // Its page is there. Without the word nothing may be done on either side.
   std::fprintf(stderr, "mslua: %s\n", std::string(written.message()).c_str());
@@ -263,8 +266,8 @@ StatusOr<int> Image::WriteRecord(int64_t turn, absl::string_view record) {
   // Not prepared, while its record or its values are half there.
   if (header()->prepared.load() != committed) SetWord(header()->prepared, committed);
   RecordHead head = {static_cast<uint32_t>(record.size()), Crc32c(record.data(), record.size()), turn};
-  RETURN_IF_ERROR(
-      WriteAll(descriptor_, {{&head, sizeof head}, {const_cast<char*>(record.data()), record.size()}}, OffsetOf(free)));
+  iovec pieces[] = {{&head, sizeof head}, {const_cast<char*>(record.data()), record.size()}};
+  RETURN_IF_ERROR(WriteAll(descriptor_, absl::MakeSpan(pieces), OffsetOf(free)));
   return free;
 }
 
@@ -292,8 +295,8 @@ Status Image::WriteValues(int side, absl::Span<const Value> values) {
     const int64_t at = v.places[static_cast<size_t>(side)] - memory_;
     const int64_t between = at - end;
     if (!pieces.empty() && (between < 0 || between > kAlignment || pieces.size() + 2 > IOV_MAX)) {
-      RETURN_IF_ERROR(WriteAll(descriptor_, std::move(pieces), begin));
-      pieces = {};
+      RETURN_IF_ERROR(WriteAll(descriptor_, absl::MakeSpan(pieces), begin));
+      pieces.clear();
     }
     if (pieces.empty())
       begin = at;
@@ -302,7 +305,7 @@ Status Image::WriteValues(int side, absl::Span<const Value> values) {
     pieces.push_back({const_cast<void*>(v.data), static_cast<size_t>(v.bytes)});
     end = at + v.bytes;
   }
-  return WriteAll(descriptor_, std::move(pieces), begin);
+  return WriteAll(descriptor_, absl::MakeSpan(pieces), begin);
 }
 
 void Image::Commit() {

@@ -1,7 +1,9 @@
 #include "core/image/image.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -263,6 +265,40 @@ TEST(Image, WhatIsCopiedIsWhatATurnHolds) {
   image->Forget();
   EXPECT_FALSE(writable(100));
   EXPECT_TRUE(writable(700));
+}
+
+// The system takes a part of what is to be copied, and then nothing more.
+TEST(Image, ACopyThatFailsLeavesWhatIsCommitted) {
+  const auto entries = Entries(1000);
+  const auto image = MakeImage(entries);
+  const std::array<std::vector<char*>, 2> places = {image->Addresses(entries, 0), image->Addresses(entries, 1)};
+  const auto prepare = [&](int64_t turn) {
+    const std::string value(static_cast<size_t>(entries[0].type.bytes()), static_cast<char>('0' + turn));
+    std::vector<Image::Value> values;
+    for (const size_t i : {0, 2})
+      values.push_back({{places[0][i], places[1][i]}, value.data(), entries[i].type.bytes()});
+    return image->PrepareCopy(turn, values, absl::StrCat(turn));
+  };
+  ASSERT_TRUE(prepare(1).ok());
+  image->Commit();
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit within = {static_cast<rlim_t>(places[1][2] + 100 - image->memory().data()), before.rlim_max};
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &within), 0);
+  const Status failed = prepare(2);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  signal(SIGXFSZ, handler);
+  EXPECT_TRUE(absl::IsResourceExhausted(failed)) << failed;
+  EXPECT_EQ(places[1][2][99], '2');
+  EXPECT_EQ(places[1][2][100], 0);
+  EXPECT_EQ(image->prepared(), 1);
+  EXPECT_EQ(image->committed(), 1);
+  EXPECT_EQ(*image->RecordOf(1), "1");
+  EXPECT_EQ(places[0][2][100], '1');
+  ASSERT_TRUE(prepare(2).ok());
+  image->Commit();
+  EXPECT_EQ(places[1][2][100], '2');
 }
 
 // Ranks of a job, each at some point of its turn; all are killed, and resume from the newest turn that one has

@@ -193,9 +193,11 @@ void Store::CommitTurn() {
 std::vector<const char*> Store::CommittedPlaces() const {
   const auto side = static_cast<size_t>(image_->side());
   std::vector<const char*> places;
-  for (const Copied& c : copied_) places.push_back(c.places[side]);
+  for (const Copied& c : copied_) {
+    if (c.entry->type.bytes() > 0) places.push_back(c.places[side]);
+  }
   for (const auto& e : entries_) {
-    if (HasSides(*e)) places.push_back(static_cast<const char*>(e->sides_[side]));
+    if (HasSides(*e) && e->type.bytes() > 0) places.push_back(static_cast<const char*>(e->sides_[side]));
   }
   return places;
 }
