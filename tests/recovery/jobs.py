@@ -24,6 +24,14 @@ def free_port():
         return s.getsockname()[1]
 
 
+def positive(text):
+    """Whether it is a number above 0."""
+    try:
+        return float(text) > 0
+    except ValueError:
+        return False
+
+
 def processes(runtime):
     """Processes of the job: those with its runtime folder in their environment."""
     found = []
@@ -146,6 +154,14 @@ class Job:
                 except OSError:
                     pass
         return size
+
+    def steps(self):
+        """How many steps rank 0 has told of: each is a line of its log."""
+        try:
+            with open(os.path.join(self.out, "rank_0.log"), "rb") as f:
+                return sum(line.startswith(b"epoch") for line in f)
+        except OSError:
+            return 0
 
     def output(self):
         with open(self.log.name, errors="replace") as f:
