@@ -1,5 +1,6 @@
 """Trainings of tests/recovery/lenet.lua, in folders of their own: starts them, kills them, reads what they leave."""
 
+import argparse
 import hashlib
 import json
 import os
@@ -16,6 +17,11 @@ GRACE = 10  # seconds in which what is left of a job that has ended ends by itse
 DRAWS = 20  # of one trial, until its fault meets the job
 TAIL = 40  # lines of the output of a trial that does not hold
 PARTS = ("loss lines", "last checkpoint", "best checkpoint", "steps of metrics.jsonl")  # of what results() gives
+
+
+def parser(doc):
+    """Of a program's flags, whose help begins with `doc`: argparse takes the usage for a format."""
+    return argparse.ArgumentParser(usage=doc.replace("%", "%%"))
 
 
 def free_port():

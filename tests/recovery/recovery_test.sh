@@ -33,6 +33,12 @@ run "$chaos" ./fails.sh --ranks 1 --trials 1 --set epochs=1 --set samples=64
 expect "$holds_not" 1 "trial 0 of seed 1: exit codes {'job': 3}"
 expect "$holds_not" 1 "  | no second time"
 
+# Each program here says what it takes.
+for program in chaos disks elastic endurance networks; do
+  run "$here/tests/recovery/$program" --help
+  expect "$program --help" 0 "usage: $program MSLUA"
+done
+
 # The same failure three times ends the job with it.
 run "$mslua" train "$recipe" -n 2 --recover --out loop dies=7
 expect "a loop" 5 "3 times in the same way"
