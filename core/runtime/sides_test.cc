@@ -175,6 +175,15 @@ TEST_P(Sides, AnotherGraphReadsTheNewestAndAPartOfAnUpdateKeepsWhatIsCommitted) 
   EXPECT_TRUE(Committed(t) == committed);
 }
 
+TEST_P(Sides, AnImageHasPlacesForTheTypesThatItWasMadeFor) {
+  Training t;
+  Settle(t);
+  Commit(t, 0);
+  const std::string committed = t.Values();
+  EXPECT_TRUE(absl::IsFailedPrecondition(t.store.Retype("m", {DType::kF32, {1}}).status()));
+  EXPECT_TRUE(t.Values() == committed);
+}
+
 TEST_P(Sides, AnotherProcessGoesOnFromTheCommittedTurn) {
   Training plain, first;
   Settle(first);

@@ -108,6 +108,7 @@ StatusOr<TensorView> Store::Add(std::string name, absl::string_view kind, const 
 StatusOr<Block> Store::Retype(absl::string_view name, const TensorType& type) {
   const auto it = by_name_.find(name);
   if (it == by_name_.end()) return absl::NotFoundError(absl::StrCat("no tensor named '", name, "'"));
+  if (image_ != nullptr) return absl::FailedPreconditionError(absl::StrCat("tensor '", name, "' is kept for recovery"));
   RETURN_IF_ERROR(Read(*it->second).status());
   if (mirror_) mirror_->Forget(*it->second);
   Block memory(type.bytes());

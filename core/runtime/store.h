@@ -61,7 +61,8 @@ class Store {
 
   // Adds a zeroed tensor and gives its memory as Write does. An error when the name is taken.
   StatusOr<TensorView> Add(std::string name, absl::string_view kind, const TensorType& type);
-  // Gives a tensor that nobody has borrowed another type, zeroed, and returns the memory that it had.
+  // Gives a tensor that nobody has borrowed another type, zeroed, and returns the memory that it had. An error in an
+  // image, which has places for the types that it was made for.
   StatusOr<Block> Retype(absl::string_view name, const TensorType& type);
   // Null when there is none of that name. Stable until the store goes.
   const Entry* Find(absl::string_view name) const;
