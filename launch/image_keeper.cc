@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/memory/memory.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -35,6 +37,10 @@ constexpr absl::Duration kAnswer = absl::Seconds(30);  // of the process, which 
 constexpr absl::Duration kStart = absl::Seconds(30);
 constexpr char kHello[] = "hello", kDone[] = "done", kNothing[] = "nothing";
 constexpr size_t kMostClients = 4096;
+constexpr int kMostKilled = 3;    // starts in a row of a process that a signal ends
+constexpr int kMostRevivals = 3;  // while one question is asked
+constexpr absl::Duration kPause = absl::Milliseconds(100),
+                         kLongPause = absl::Seconds(1);  // after a revival; a failed one
 
 // The folder's name that stands for the job.
 std::string FolderOf(const std::string& job) { return absl::StrCat("meet-images-", job); }
@@ -44,7 +50,7 @@ StatusOr<std::string> SocketOf(const std::string& job) {
   return MeetingSocket(folder);
 }
 
-// Starts `mslua keep`, which ends when its images can be reached.
+// Starts `mslua keep`, which ends when its images can be reached. Aborted: a signal has ended it.
 Status StartKeeper(const std::string& job, absl::Duration keep) {
   const std::string seconds = absl::StrCat(absl::ToDoubleSeconds(keep));
   const std::vector<std::string> words = {"mslua", "keep", job, "--seconds", seconds};
@@ -70,7 +76,42 @@ Status StartKeeper(const std::string& job, absl::Duration keep) {
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
+  if (WIFSIGNALED(status)) {
+    return absl::AbortedError(
+        absl::StrCat("mslua keep was killed by signal ", WTERMSIG(status), " before it could be reached"));
+  }
   return absl::UnavailableError("mslua keep has ended before it could be reached");
+}
+
+StatusOr<Packet> Exchange(const Fd& socket, const std::string& request, int descriptor) {
+  RETURN_IF_ERROR(SendPacket(socket, request, descriptor));
+  ASSIGN_OR_RETURN(Packet answer, ReceivePacket(socket, MonotonicNow() + kAnswer));
+  if (answer.bytes != kDone && answer.bytes != kNothing && !absl::StartsWith(answer.bytes, absl::StrCat(kDone, " ")))
+    return absl::DataLossError(absl::StrCat("mslua keep answers '", PrintableMessage(answer.bytes), "'"));
+  return answer;
+}
+
+// Connects to the job's process, which is started where there is none.
+StatusOr<Fd> Reach(const std::string& job, absl::Duration keep) {
+  ASSIGN_OR_RETURN(const std::string path, SocketOf(job));
+  const MonotonicTime deadline = MonotonicNow() + kStart;
+  int killed = 0;
+  while (true) {
+    auto socket = ConnectMeeting(path);
+    Status there = socket.status();
+    // A connection that waits to be accepted does not hold a keeper that ends: once it has answered, it stays.
+    if (socket.ok()) there = Exchange(*socket, kHello, -1).status();
+    if (there.ok()) return std::move(*socket);
+    const bool later = absl::IsUnavailable(there);
+    if (!later || MonotonicNow() >= deadline) {
+      return WithExitCode(absl::Status(there.code(), absl::StrCat("mslua keep: ", there.message())), kExitEnvironment);
+    }
+    if (socket.ok()) continue;
+    // Several ranks may start one at once: those that come second find the folder held.
+    const Status started = StartKeeper(job, keep);
+    if (absl::IsAborted(started) && ++killed < kMostKilled) continue;
+    RETURN_IF_ERROR(WithExitCode(started, kExitEnvironment));
+  }
 }
 
 class Keeper {
@@ -204,48 +245,80 @@ std::string NewestImageOf(int rank) { return absl::StrCat(kNewestImages, "rank",
 StatusOr<std::string> ImageKeeper::Folder(const std::string& job) { return MeetingPath(FolderOf(job)); }
 
 StatusOr<std::unique_ptr<ImageKeeper>> ImageKeeper::Connect(const std::string& job, absl::Duration keep) {
-  ASSIGN_OR_RETURN(const std::string path, SocketOf(job));
-  const MonotonicTime deadline = MonotonicNow() + kStart;
-  while (true) {
-    auto socket = ConnectMeeting(path);
-    Status there = socket.status();
-    if (socket.ok()) {
-      std::unique_ptr<ImageKeeper> images(new ImageKeeper(std::move(*socket)));
-      // A connection that waits to be accepted does not hold a keeper that ends: once it has answered, it stays.
-      there = images->Ask(kHello).status();
-      if (there.ok()) return images;
-    }
-    const bool later = absl::IsUnavailable(there);
-    if (!later || MonotonicNow() >= deadline) {
-      return WithExitCode(absl::Status(there.code(), absl::StrCat("mslua keep: ", there.message())), kExitEnvironment);
-    }
-    // Several ranks may start one at once: those that come second find the folder held.
-    if (!socket.ok()) RETURN_IF_ERROR(WithExitCode(StartKeeper(job, keep), kExitEnvironment));
-  }
+  ASSIGN_OR_RETURN(Fd socket, Reach(job, keep));
+  return absl::WrapUnique(new ImageKeeper(job, keep, std::move(socket)));
+}
+
+ImageKeeper::~ImageKeeper() {
+  if (!watcher_.joinable()) return;
+  eventfd_write(stop_.get(), 1);
+  watcher_.join();
 }
 
 StatusOr<Packet> ImageKeeper::Ask(const std::string& request, int descriptor) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  RETURN_IF_ERROR(SendPacket(socket_, request, descriptor));
-  ASSIGN_OR_RETURN(Packet answer, ReceivePacket(socket_, MonotonicNow() + kAnswer));
-  if (answer.bytes != kDone && answer.bytes != kNothing && !absl::StartsWith(answer.bytes, absl::StrCat(kDone, " ")))
-    return absl::DataLossError(absl::StrCat("mslua keep answers '", PrintableMessage(answer.bytes), "'"));
+  return AskHeld(request, descriptor);
+}
+
+StatusOr<Packet> ImageKeeper::AskHeld(const std::string& request, int descriptor) {
+  auto answer = Exchange(socket_, request, descriptor);
+  for (int n = 0; absl::IsUnavailable(answer.status()) && !over_ && n < kMostRevivals; ++n) {
+    RETURN_IF_ERROR(Revive());
+    answer = Exchange(socket_, request, descriptor);
+  }
   return answer;
 }
 
+Status ImageKeeper::Revive() {
+  ASSIGN_OR_RETURN(Fd socket, Reach(job_, keep_));
+  if (start_ >= 0) RETURN_IF_ERROR(Exchange(socket, absl::StrCat("rank ", start_), -1).status());
+  for (const auto& own : own_)
+    RETURN_IF_ERROR(Exchange(socket, absl::StrCat("put ", own.first), own.second.get()).status());
+  socket_ = std::move(socket);
+  ++revivals_;
+  return absl::OkStatus();
+}
+
+void ImageKeeper::Watch() {
+  const auto stopped_within = [this](absl::Duration time) {
+    pollfd stop = {stop_.get(), POLLIN, 0};
+    return poll(&stop, 1, static_cast<int>(absl::ToInt64Milliseconds(time))) > 0;
+  };
+  while (true) {
+    Fd watched;  // a descriptor of its own, since another thread may replace the socket
+    int64_t revivals = 0;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      watched = Fd(fcntl(socket_.get(), F_DUPFD_CLOEXEC, 0));
+      revivals = revivals_;
+    }
+    pollfd entries[] = {{watched.get(), 0, 0}, {stop_.get(), POLLIN, 0}};
+    while (poll(entries, 2, -1) < 0 && errno == EINTR) {
+    }
+    if (entries[1].revents != 0) return;
+    Status revived;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (over_) return;
+      if (revivals == revivals_) revived = Revive();
+    }
+    if (stopped_within(revived.ok() ? kPause : kLongPause)) return;
+  }
+}
+
 Status ImageKeeper::Put(const std::string& name, int descriptor) {
-  RETURN_IF_ERROR(Ask(absl::StrCat("put ", name), descriptor).status());
   const std::lock_guard<std::mutex> lock(mutex_);
-  own_.insert(name);
+  Fd own(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+  if (!own) return absl::ErrnoToStatus(errno, absl::StrCat("keeping ", name));
+  RETURN_IF_ERROR(AskHeld(absl::StrCat("put ", name), descriptor).status());
+  own_[name] = std::move(own);
   return absl::OkStatus();
 }
 Status ImageKeeper::DropOwn() {
-  std::set<std::string> own;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    own.swap(own_);
-  }
-  for (const std::string& name : own) RETURN_IF_ERROR(Drop(name));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::map<std::string, Fd> own;
+  own.swap(own_);
+  for (const auto& put : own) RETURN_IF_ERROR(AskHeld(absl::StrCat("drop ", put.first)).status());
   return absl::OkStatus();
 }
 StatusOr<Fd> ImageKeeper::Get(const std::string& name) {
@@ -263,11 +336,32 @@ StatusOr<std::vector<ImageKeeper::Kept>> ImageKeeper::List(const std::string& pr
     all.push_back({after, std::move(answer.descriptor)});
   }
 }
-Status ImageKeeper::Drop(const std::string& name) { return Ask(absl::StrCat("drop ", name)).status(); }
-Status ImageKeeper::End() { return Ask("end").status(); }
+Status ImageKeeper::Drop(const std::string& name) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  own_.erase(name);
+  return AskHeld(absl::StrCat("drop ", name)).status();
+}
+Status ImageKeeper::End() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  over_ = true;
+  return AskHeld("end").status();
+}
 
-Status ImageKeeper::BeRank(int64_t start) { return Ask(absl::StrCat("rank ", start)).status(); }
-Status ImageKeeper::EndInOrder() { return Ask("ends").status(); }
+Status ImageKeeper::BeRank(int64_t start) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  RETURN_IF_ERROR(AskHeld(absl::StrCat("rank ", start)).status());
+  start_ = start;
+  if (watcher_.joinable()) return absl::OkStatus();
+  stop_ = Fd(eventfd(0, EFD_CLOEXEC));
+  if (!stop_) return absl::ErrnoToStatus(errno, "eventfd");
+  watcher_ = std::thread([this] { Watch(); });
+  return absl::OkStatus();
+}
+Status ImageKeeper::EndInOrder() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  over_ = true;
+  return AskHeld("ends").status();
+}
 
 StatusOr<ImageKeeper::Ranks> ImageKeeper::RanksOf(int64_t start) {
   ASSIGN_OR_RETURN(const Packet answer, Ask(absl::StrCat("ranks ", start)));

@@ -3,10 +3,12 @@
 // of the job has gone.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -32,12 +34,15 @@ inline constexpr char kNewestImages[] = "newest.";
 // The name of the checkpoint that a rank is writing there (checkpoint::UnfinishedSave).
 std::string UnfinishedSaveOf(int64_t training, int rank);
 
-// A connection to it. While there is one, the images stay. Any thread may use it.
+// A connection to it. While there is one, the images stay. Any thread may use it. The process may be killed like any
+// other of the job: each connection of a rank starts another one then, at once, and puts there again what it had put;
+// other connections do when they are used next.
 class ImageKeeper {
  public:
   // Of the job of that name; the process is started where there is none. The time from the last connection's end on is
   // that of the call that starts it.
   static StatusOr<std::unique_ptr<ImageKeeper>> Connect(const std::string& job, absl::Duration keep = kKeepImages);
+  ~ImageKeeper();
 
   // The folder of the job's keeper, which is there as long as it: for what the job's processes tell the next ones.
   static StatusOr<std::string> Folder(const std::string& job);
@@ -69,11 +74,25 @@ class ImageKeeper {
   StatusOr<Ranks> RanksOf(int64_t start);
 
  private:
-  explicit ImageKeeper(Fd socket) : socket_(std::move(socket)) {}
+  ImageKeeper(std::string job, absl::Duration keep, Fd socket)
+      : job_(std::move(job)), keep_(keep), socket_(std::move(socket)) {}
   StatusOr<Packet> Ask(const std::string& request, int descriptor = -1);
+  // With mutex_.
+  StatusOr<Packet> AskHeld(const std::string& request, int descriptor = -1);
+  Status Revive();
+  // The thread of a rank: waits for the end of the process.
+  void Watch();
+
+  const std::string job_;
+  const absl::Duration keep_;
   std::mutex mutex_;  // of a question and its answer
-  std::set<std::string> own_;
   Fd socket_;
+  int64_t revivals_ = 0;
+  std::map<std::string, Fd> own_;  // what it has put there
+  int64_t start_ = -1;             // which it is a rank of; -1: of none
+  bool over_ = false;              // the images are not needed any more
+  Fd stop_;                        // readable when watcher_ is to end
+  std::thread watcher_;            // of a rank
 };
 
 // The process itself: goes into the background, where it serves until the job is over. Gives the exit code of the

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <thread>
 
@@ -19,8 +21,40 @@
 namespace mslua {
 namespace {
 
+// How many processes that are started as keepers a signal ends at once: the length of that file.
+constexpr char kKilledAtOnce[] = "MSLUA_TEST_KILLED_AT_ONCE";
+
+void KillAtOnce(int times) { std::ofstream(getenv(kKilledAtOnce)) << std::string(static_cast<size_t>(times), 'x'); }
+
 // The test is the program that Connect starts as `mslua keep JOB --seconds S`.
-int KeeperMain(int argc, char** argv) { return argc == 5 ? RunImageKeeper(argv[2], absl::Seconds(atof(argv[4]))) : 2; }
+int KeeperMain(int argc, char** argv) {
+  std::error_code error;
+  const std::string file = getenv(kKilledAtOnce);
+  const auto left = std::filesystem::file_size(file, error);
+  if (!error && left > 0) {
+    std::filesystem::resize_file(file, left - 1);
+    raise(SIGKILL);
+  }
+  return argc == 5 ? RunImageKeeper(argv[2], absl::Seconds(atof(argv[4]))) : 2;
+}
+
+// The process that keeps the images of that job; 0: none.
+pid_t KeeperOf(const std::string& job) {
+  const std::string words = std::string("mslua") + '\0' + "keep" + '\0' + job + '\0';
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream file(entry.path() / "cmdline", std::ios::binary);
+    std::string line(words.size(), ' ');
+    if (file.read(&line[0], static_cast<std::streamsize>(line.size())) && line == words)
+      return static_cast<pid_t>(atoi(entry.path().filename().c_str()));
+  }
+  return 0;
+}
+
+void KillKeeperOf(const std::string& job) {
+  const pid_t keeper = KeeperOf(job);
+  ASSERT_GT(keeper, 0);
+  ASSERT_EQ(kill(keeper, SIGKILL), 0);
+}
 
 Fd Memory(const std::string& text) {
   Fd fd(memfd_create("test", MFD_CLOEXEC));
@@ -46,6 +80,7 @@ class Keeper : public ::testing::Test {
     char path[] = "/tmp/mslua-test-XXXXXX";
     root_ = mkdtemp(path);
     setenv("XDG_RUNTIME_DIR", path, 1);
+    setenv(kKilledAtOnce, (root_ + "/killed_at_once").c_str(), 1);
   }
   // Keepers that end remove their folders meanwhile.
   ~Keeper() override {
@@ -149,6 +184,63 @@ TEST_F(Keeper, ItEndsSomeTimeAfterTheLastConnection) {
   ASSERT_TRUE((*images)->Put("a", Memory("a").get()).ok());
   images->reset();
   EXPECT_TRUE(Eventually([this] { return !Running(); }));
+}
+
+// Whose images would be gone with the next rank that dies.
+TEST_F(Keeper, ARankStartsItAgainWhenItIsKilled) {
+  auto rank = *ImageKeeper::Connect("killed");
+  ASSERT_TRUE(rank->BeRank(2).ok());
+  ASSERT_TRUE(rank->Put("kept", Memory("kept").get()).ok());
+  ASSERT_TRUE(rank->Put("dropped", Memory("dropped").get()).ok());
+  ASSERT_TRUE(rank->Drop("dropped").ok());
+  for (int n = 0; n < 2; ++n) {
+    const pid_t killed = KeeperOf("killed");
+    KillKeeperOf("killed");
+    EXPECT_TRUE(Eventually([&] {
+      const pid_t now = KeeperOf("killed");
+      return now != 0 && now != killed;
+    }));
+    auto other = *ImageKeeper::Connect("killed");
+    EXPECT_TRUE(Eventually([&] {
+      const auto ranks = other->RanksOf(2);
+      const auto kept = other->Get("kept");
+      return ranks.ok() && ranks->present == 1 && ranks->lost == 0 && kept.ok() && *kept && Text(*kept) == "kept";
+    }));
+    EXPECT_FALSE(*other->Get("dropped"));
+  }
+  EXPECT_TRUE(rank->End().ok());
+}
+
+TEST_F(Keeper, AQuestionStartsItAgainWhenItIsKilled) {
+  auto images = *ImageKeeper::Connect("asked");
+  ASSERT_TRUE(images->Put("a", Memory("a").get()).ok());
+  KillKeeperOf("asked");
+  ASSERT_TRUE(images->Put("b", Memory("b").get()).ok());
+  EXPECT_EQ(Text(*images->Get("a")), "a");
+  EXPECT_EQ(Text(*images->Get("b")), "b");
+  EXPECT_TRUE(images->End().ok());
+}
+
+TEST_F(Keeper, ItIsNotStartedAgainForARankThatHasEnded) {
+  auto rank = *ImageKeeper::Connect("ended");
+  ASSERT_TRUE(rank->BeRank(0).ok());
+  ASSERT_TRUE(rank->Put("a", Memory("a").get()).ok());
+  ASSERT_TRUE(rank->EndInOrder().ok());
+  KillKeeperOf("ended");
+  EXPECT_FALSE(rank->Get("a").ok());
+  rank.reset();
+  EXPECT_EQ(KeeperOf("ended"), 0);
+}
+
+TEST_F(Keeper, ItIsStartedAgainWhenItIsKilledBeforeItCanBeReached) {
+  KillAtOnce(2);
+  auto images = ImageKeeper::Connect("young");
+  ASSERT_TRUE(images.ok()) << images.status();
+  EXPECT_TRUE((*images)->End().ok());
+  KillAtOnce(1000);
+  const auto none = ImageKeeper::Connect("dead");
+  KillAtOnce(0);
+  EXPECT_EQ(none.status().message(), "mslua keep was killed by signal 9 before it could be reached");
 }
 
 TEST_F(Keeper, CountsTheRanksOfEachStart) {

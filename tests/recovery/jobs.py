@@ -124,6 +124,9 @@ class Job:
                 found[rank] = pid
         return found
 
+    def keepers(self):
+        return [pid for pid, command in processes(self.runtime) if command[1:2] == ["keep"]]
+
     def ended(self):
         if self.client:
             self.client.play()

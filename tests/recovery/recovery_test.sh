@@ -14,10 +14,12 @@ holds() {
 holds native rank --trials 2
 holds native all --trials 1
 holds native launcher --trials 1
+holds native keeper --trials 2
 # Memory that --config=guarded guards is not protected as well.
 [ -n "$MSLUA_GUARD_MEMORY" ] || holds native scribble --trials 2
 holds cluster rank --trials 1
 holds cluster scheduler --trials 1
+holds cluster keeper --trials 1
 command -v mpirun > /dev/null && holds mpirun rank --trials 1
 
 # What a trial that does not hold has printed can be read.
