@@ -26,6 +26,9 @@ class Program {
   // own, but for those of ms.print, which it prints.
   StatusOr<std::vector<Tensor>> Run(Session& session, absl::Span<const Tensor> data);
 
+  // The number of the next run, from 0: what it draws depends on it.
+  void StartAt(int64_t run) { runs_ = run; }
+
   Executable& executable() { return *executable_; }
 
  private:

@@ -156,10 +156,18 @@ function core.print(value, name) end
 function core.set_amp(dtype) end
 ---@return boolean
 function core.is_tracing() end
----True while build_train traces, or after core.set_training(true): what BatchNorm and Dropout ask.
+---Whether the cell that is called trains: what BatchNorm and Dropout ask. All cells do while build_train traces.
 ---@return boolean
 function core.training() end
+---Says so of the cell that is called. Gives what was before; nil: one answer holds for all cells, and is not changed.
+---@param on boolean
+---@return boolean?
 function core.set_training(on) end
+---From here on one answer holds for all cells that are called outside training; nil: each cell says it again. Gives
+---what was before.
+---@param on boolean?
+---@return boolean?
+function core.force_training(on) end
 ---Identity whose gradient is zero.
 function core.stop_gradient(x) end
 

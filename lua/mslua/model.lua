@@ -4,6 +4,7 @@ local callbacks = require "mslua.callbacks"
 local class = require "mslua.class"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
+local evaluating = require "mslua.evaluating"
 local frames = require "mslua.frames"
 local metrics = require "mslua.metrics"
 local parallel_context = require "mslua.parallel_context"
@@ -431,11 +432,7 @@ end
 --- The network's output for inputs, without training behaviour.
 function Model:predict(...)
   class.check_self(self, Model, "a Model", "model:predict(x)")
-  local before = core.training()
-  core.set_training(false)
-  local results = { self.network(...) }
-  core.set_training(before)
-  return unpack(results)
+  return evaluating(self.network, ...)
 end
 
 return Model
