@@ -241,6 +241,8 @@ StatusOr<std::vector<TensorType>> CheckCall(const OpDef& op, absl::Span<const Te
   auto outputs = op.infer ? op.infer(attrs, inputs) : InferFromRule(op, attrs, inputs);
   if (!outputs.ok()) return op.infer ? InvalidFor(op, inputs, outputs.status().message()) : outputs.status();
   for (const TensorType& type : *outputs) {
+    if (std::any_of(type.shape.begin(), type.shape.end(), [](int64_t n) { return n < 0; }))
+      return InvalidFor(op, inputs, absl::StrCat("the result ", ToString(type), " has a negative size"));
     if (HasTooManyElements(type.shape))
       return InvalidFor(op, inputs, absl::StrCat("the result ", ToString(type), " has too many elements"));
   }

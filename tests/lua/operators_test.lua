@@ -82,6 +82,14 @@ check.case("gradients of a product with zeros, and of a norm and a deviation tha
   check.equal(tostring(ops.norm(ms.Tensor { 0 / 0, 1 }):item()), "nan")
 end)
 
+check.case("a size is never negative", function()
+  check.fails("Reshape: x is f32[0,3]: [0,-1] has a size 0: any size may stand for its -1", ops.reshape,
+    ms.zeros { 0, 3 }, { 0, -1 })
+  check.equal(ops.reshape(ms.zeros { 0, 3 }, { 2, -1 }).shape, { 2, 0 })
+  check.fails("shape is [-1], expected no negative size", ops.broadcast_to, ms.Tensor { 1 }, { -1 })
+  check.fails("expected no negative size", ops.broadcast_to, ms.Tensor { { 1 } }, { -2, -2 })
+end)
+
 check.case("variance, deviation and norms", function()
   local x = ms.Tensor { 1, 2, 3, 4 }
   check.near(ops.var(x):item(), 1.25, 1e-6)
