@@ -396,4 +396,18 @@ check.case("denormals are zero, and numbers with context.denormals, in all threa
   check.equal(core.options.denormals, false)
 end)
 
+check.case("an int64 that a double does not hold is compared as it is", function()
+  local large = ms.Tensor({ 2 ^ 53 - 1 }, ms.int64) * ms.Tensor({ 100 }, ms.int64) + ms.Tensor({ 1 }, ms.int64)
+  local x = ops.concat(large, large + ms.Tensor({ 1 }, ms.int64))
+  local function compared(equal, less, equal_again)
+    local function list(v) return ops.cast(v, ms.int32):totable() end
+    check.equal({ list(equal), list(less), list(equal_again) }, { { 1, 0 }, { 0, 0 }, { 1, 0 } })
+  end
+  compared(ops.equal(x, large), ops.less(x, large), ops.equal(x, large))
+  local results = ms.value_and_grad(function(v)
+    return ops.reduce_sum(v), ops.equal(x, large), ops.less(x, large), ops.equal(x, large:reshape({}))
+  end, 1, nil, true)(ms.Tensor { 1 })
+  compared(results[2], results[3], results[4])
+end)
+
 check.done()
