@@ -126,6 +126,12 @@ StatusOr<int> MakeRandom(lua_State* L, Session& session, bool normal) {
   ASSIGN_OR_RETURN(Tensor t, NewTensor(session.allocator(), {DType::kF32, type.shape}));
   const auto n = static_cast<uint64_t>(type.elements());
   (normal ? FillNormal : FillUniform)(session.state().seed, StreamOf(stream), 0, n, static_cast<float*>(t.data.get()));
+  // In 16 bits numbers beside 1 round to it: the largest one below it is left.
+  if (!normal && (type.dtype == DType::kBF16 || type.dtype == DType::kF16)) {
+    const float most = type.dtype == DType::kBF16 ? 1 - 0x1p-8f : 1 - 0x1p-11f;
+    auto* numbers = static_cast<float*>(t.data.get());
+    for (uint64_t i = 0; i < n; ++i) numbers[i] = std::min(numbers[i], most);
+  }
   ASSIGN_OR_RETURN(t, CastTensor(session.allocator(), t, type.dtype));
   PushObject<Tensor>(L, std::move(t));
   return 1;

@@ -90,6 +90,19 @@ check.case("a size is never negative", function()
   check.fails("expected no negative size", ops.broadcast_to, ms.Tensor { { 1 } }, { -2, -2 })
 end)
 
+check.case("numbers of 16 bits stay below the end of their range", function()
+  for _, dtype in ipairs { "float16", "bfloat16" } do
+    local function most(x) return ops.reduce_max(ops.cast(x, ms.float32)):item() end
+    local least, range = 1 - (dtype == "float16" and 2 ^ -11 or 2 ^ -8), { shape = { 30000 }, dtype = ms[dtype] }
+    check.equal(most(ms.rand({ 30000 }, dtype, "many")), least)
+    check.equal(most(ops.random_uniform(0, range)), least)
+    range.low, range.high = -2, -1
+    check.equal(most(ops.random_uniform(0, range)), -1 - (dtype == "float16" and 2 ^ -10 or 2 ^ -7))
+    range.low, range.high = -1, 0
+    check.equal(most(ops.random_uniform(0, range)) < 0, true)
+  end
+end)
+
 check.case("variance, deviation and norms", function()
   local x = ms.Tensor { 1, 2, 3, 4 }
   check.near(ops.var(x):item(), 1.25, 1e-6)
