@@ -82,6 +82,20 @@ check.case("gradients of a product with zeros, and of a norm and a deviation tha
   check.equal(tostring(ops.norm(ms.Tensor { 0 / 0, 1 }):item()), "nan")
 end)
 
+check.case("gradients of norms at 0 and at NaN", function()
+  local function gradient(x, p)
+    return ms.grad(function(v) return ops.norm(v, { p = p }) end)(ms.Tensor(x)):totable()
+  end
+  for _, p in ipairs { 0.5, 0.9 } do
+    check.near(gradient({ 1, 0 }, p), { 1, 0 }, 1e-6)
+    check.equal(gradient({ 0, 0 }, p), { 0, 0 })
+    check.equal(ops.norm(ms.Tensor { 3, 0 }, { p = p }):item() - 3 < 1e-5, true)
+  end
+  for _, p in ipairs { 0.5, 2, 3 } do
+    for _, slope in ipairs(gradient({ 0 / 0, 1 }, p)) do check.equal(slope ~= slope, true) end
+  end
+end)
+
 check.case("a size is never negative", function()
   check.fails("Reshape: x is f32[0,3]: [0,-1] has a size 0: any size may stand for its -1", ops.reshape,
     ms.zeros { 0, 3 }, { 0, -1 })
