@@ -104,6 +104,12 @@ check.case("a size is never negative", function()
   check.fails("expected no negative size", ops.broadcast_to, ms.Tensor { { 1 } }, { -2, -2 })
 end)
 
+check.case("an attribute that is NaN", function()
+  check.fails("attribute 'value' is nan, expected a number", ops.pad, ms.Tensor { 1 }, { low = { 1 }, value = 0 / 0 })
+  local filled = ops.masked_fill(ms.Tensor { 1 }, ops.greater(ms.Tensor { 1 }, 0), 0 / 0):item()
+  check.equal(filled ~= filled, true)
+end)
+
 check.case("numbers of 16 bits stay below the end of their range", function()
   for _, dtype in ipairs { "float16", "bfloat16" } do
     local function most(x) return ops.reduce_max(ops.cast(x, ms.float32)):item() end
