@@ -123,6 +123,30 @@ check.case("numbers of 16 bits stay below the end of their range", function()
   end
 end)
 
+check.case("collectives of one rank", function()
+  local one, x = { group = { 0 } }, ms.Tensor { 1, 2 }
+  check.equal(ops.all_reduce_wait(x, one):totable(), { 1, 2 })
+  check.equal(ops.all_reduce_wait(ops.all_reduce_start(x, one), one):totable(), { 1, 2 })
+  local function waited(v) return ops.reduce_sum(ops.all_reduce_wait(v, one) * 3) end
+  check.equal(ms.grad(waited)(x):totable(), { 3, 3 })
+  check.equal(ms.grad(function(v) return waited(ops.all_reduce_start(v, one)) end)(x):totable(), { 3, 3 })
+  check.equal(ops.stage_sent(x, { group = { 0 }, peer = 0 }):totable(), { 1, 2 })
+end)
+
+check.case("boxes of an exchange lie in its tensors", function()
+  local function exchange(shape, messages, group)
+    return ops.exchange(ms.Tensor { 1, 2, 3 }, { group = group or { 0 }, shape = shape, messages = messages })
+  end
+  check.equal(exchange({ 4 }, { 0, 0, 1, 0, 2, 0, 0, 0, 3, 1 }):totable(), { 2, 3, 0, 1 })
+  check.fails("the result f32[-3] has a negative size", exchange, { -3 }, {})
+  check.fails("a box of [1] at [100] does not lie in x [3]", exchange, { 3 }, { 0, 0, 100, 2, 1 })
+  check.fails("a box of [2] at [2] does not lie in the result [3]", exchange, { 3 }, { 0, 0, 0, 2, 2 })
+  check.fails("a box has the negative number -1", exchange, { 3 }, { 0, 0, -1, 0, 1 })
+  check.fails("rank 1 is not in the group [0]", exchange, { 3 }, { 0, 1, 0, 0, 1 })
+  check.fails("4 numbers of messages", exchange, { 3 }, { 0, 0, 0, 0 })
+  check.fails("has a negative size", ops.stage_recv, { group = { 0 }, peer = 0, dtype = ms.float32, shape = { -2 } })
+end)
+
 check.case("variance, deviation and norms", function()
   local x = ms.Tensor { 1, 2, 3, 4 }
   check.near(ops.var(x):item(), 1.25, 1e-6)
