@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 
@@ -14,7 +15,10 @@ Status CheckRange(DType dtype, double v) {
   // One past the largest is a power of two, which a double holds; the largest of int64 it does not.
   const double end = std::ldexp(1.0, Limits::digits);
   if (std::trunc(v) >= static_cast<double>(Limits::min()) && std::trunc(v) < end) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("the number ", v, " is not in ", LongName(dtype), ", which holds ",
+  // A whole number that a double holds is shown with all its digits.
+  const bool whole = v == std::trunc(v) && std::abs(v) < std::ldexp(1.0, std::numeric_limits<double>::digits);
+  const std::string text = whole ? absl::StrCat(static_cast<int64_t>(v)) : absl::StrCat(v);
+  return absl::InvalidArgumentError(absl::StrCat("the number ", text, " is not in ", LongName(dtype), ", which holds ",
                                                  Limits::min(), " to ", Limits::max()));
 }
 

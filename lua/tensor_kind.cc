@@ -104,6 +104,12 @@ StatusOr<int> MakeArange(lua_State* L, Session& session) {
   if (n > 1e9) return absl::InvalidArgumentError(absl::StrCat("arange: ", n, " elements are too many"));
   const bool whole = start == std::floor(start) && step == std::floor(step);
   const TensorType type{dtype.value_or(whole ? DType::kI32 : DType::kF32), {static_cast<int64_t>(n)}};
+  if (n > 0) {
+    for (const double number : {start, start + (n - 1) * step}) {
+      const Status held = CheckHolds(type.dtype, number);
+      if (!held.ok()) return absl::InvalidArgumentError(absl::StrCat("arange: ", held.message()));
+    }
+  }
   ASSIGN_OR_RETURN(Tensor t, NewTensor(session.allocator(), type));
   for (int64_t i = 0; i < type.shape[0]; ++i)
     StoreDouble(type.dtype, t.data.get(), i, start + static_cast<double>(i) * step);

@@ -410,4 +410,11 @@ check.case("an int64 that a double does not hold is compared as it is", function
   compared(results[2], results[3], results[4])
 end)
 
+check.case("a range of integers goes no further than its type", function()
+  check.equal(ms.arange(2147483646, 2147483648):totable(), { 2147483646, 2147483647 })
+  check.fails("arange: the number 2147483649 is not in int32", ms.arange, 2147483647, 2147483650)
+  check.fails("is not in uint8", ms.arange, 250, 257, "uint8")
+  check.equal(ms.arange(250, 256, "uint8"):totable(), { 250, 251, 252, 253, 254, 255 })
+end)
+
 check.done()
