@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "lua/number.h"
+#include "core/base/number.h"
 #include "lua/object.h"
 #include "lua/traced_value.h"
 

@@ -1,4 +1,5 @@
 #include "absl/strings/str_cat.h"
+#include "core/base/number.h"
 #include "core/kernels/strided_copy.h"
 #include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
@@ -39,7 +40,7 @@ Status CheckPadding(const Attrs& a, absl::Span<const TensorType> in) {
             absl::StrCat(name, " has ", n, ", expected no negative number (to cut off, ops.StridedSlice)"));
     }
   }
-  return absl::OkStatus();
+  return CheckNumber("value", in[0].dtype, a.Float("value"));
 }
 
 StatusOr<std::vector<TensorType>> PaddedType(const Attrs& a, absl::Span<const TensorType> in) {

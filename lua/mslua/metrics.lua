@@ -27,13 +27,21 @@ local function top1(logits, labels)
   return by_row(ops.equal(ops.cast(ops.argmax(logits, -1), labels.dtype), labels))
 end
 
--- A label counts when fewer than five logits are above its own.
+-- A label counts when it is among the first five: of equal logits the lower class comes first, NaN before all numbers.
+-- A label whose own logit is NaN, or that is no class, does not count.
 local function top5(logits, labels)
   local shape = logits.shape
-  local own = ops.one_hot(ids(logits, labels), shape[#shape])
-  local score = ops.reduce_sum(ops.select(ops.greater(own, 0), logits, 0), { -1 }, { keep_dims = true })
-  local above = ops.reduce_sum(ops.cast(ops.greater(logits, score), "float32"), { -1 })
-  return by_row(ops.less(above, 5))
+  local classes, column = shape[#shape], labels.shape
+  labels = ids(logits, labels)
+  column[#shape] = 1
+  local own = ops.greater(ops.one_hot(labels, classes), 0)
+  local score = ops.reduce_sum(ops.select(own, logits, 0), { -1 }, { keep_dims = true })
+  local lower = ops.less(ops.iota { size = classes }, ops.reshape(ops.cast(labels, "int32"), column))
+  local before = ops.logical_or(ops.logical_not(ops.less_equal(logits, score)),
+    ops.logical_and(ops.equal(logits, score), lower))
+  local first = ops.less(ops.reduce_sum(ops.cast(before, "float32"), { -1 }), 5)
+  local scored = ops.cast(ops.logical_and(own, ops.equal(logits, logits)), "float32")
+  return by_row(ops.logical_and(first, ops.greater(ops.reduce_max(scored, { -1 }), 0)))
 end
 
 ----------------------------------------------------------------------------------------------- metrics of several sums
@@ -119,13 +127,16 @@ local function score_bins(output, label, mask)
   else
     errors.fail("metrics: auc: expected an output [n, 2], [n, 1] or [n], got %s", errors.show(shape))
   end
+  local positive = ops.cast(ops.reshape(#label.shape == 2 and label.shape[2] == 2 and ops.argmax(label, -1) or label,
+    { shape[1] }), "float32")
+  score = wide(score)
+  -- NaN is never right: the lowest score of a positive row, the highest of a negative one.
+  score = ops.select(ops.equal(score, score), score, ops.cast((0.5 - positive) * (4 * RANGE), score.dtype))
   local bins = SIDE * SIDE
-  local place = ops.floor((wide(score) + RANGE) * (bins / (2 * RANGE)))
+  local place = ops.floor((score + RANGE) * (bins / (2 * RANGE)))
   place = ops.maximum(ops.minimum(place, bins - 1), 0)
   local high = ops.floor(place / SIDE)
   local low = ops.cast(place - high * SIDE, "int32")
-  local positive = ops.cast(ops.reshape(#label.shape == 2 and label.shape[2] == 2 and ops.argmax(label, -1) or label,
-    { shape[1] }), "float32")
   local function counts(weights)
     local rows = ops.cast(ops.one_hot(ops.cast(high, "int32"), SIDE), "float32") * ops.reshape(weights, { -1, 1 })
     return ops.matmul(rows, ops.cast(ops.one_hot(low, SIDE), "float32"), { transpose_a = true })
