@@ -124,7 +124,7 @@ MSLUA_OPERATOR(pad) {
   op.Reference(PadReference);
   op.OnDevice(PadOnDevice);
   using Ints = std::vector<int64_t>;
-  op.AddSample({{{DType::kF32, {3, 4}}}, {{"low", Ints{0, 1}}, {"high", Ints{0, 2}}, {"value", 0.5}}});
+  op.AddSample({{{DType::kF32, {3, 4}}}, {{"low", Ints{0, 1}}, {"high", Ints{0, 2}}, {"value", 2.0}}});
   op.AddSample({{{DType::kF32, {3, 4}}}, {{"low", Ints{1, 0}}, {"high", Ints{0, 0}}, {"interior", Ints{2, 0}}}});
   return {op};
 }
