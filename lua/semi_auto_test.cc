@@ -474,6 +474,20 @@ TEST(SemiAuto, ARankThatReadsAloneIsAnError) {
               ::testing::Contains(HasSubstr("all ranks of a group make the same calls in the same order")));
 }
 
+TEST(SemiAuto, PredictionsAreThoseOfOneRank) {
+  for (const Training& t : OfParts()) ExpectResultOfOneRank(t, "add(model:predict(x):totable())");
+}
+
+TEST(SemiAuto, RanksPredictTogetherForTheSameInputs) {
+  Training t = OfParts()[0];
+  t.result = "return model:predict(x + core.options.rank)";
+  EXPECT_THAT(Train(4, t), Each(HasSubstr("predict: argument 1 of rank 1 is f32[48,16] with other numbers than that "
+                                          "of rank 0: the ranks keep parts of the parameters")));
+  t.result = "return model:predict(ms.ones {core.options.rank + 2, 16})";
+  EXPECT_THAT(Train(4, t), Each(HasSubstr("predict: argument 1 of rank 1 is f32[3,16] and that of rank 0 is "
+                                          "f32[2,16]")));
+}
+
 // No rank computes with its part as if it was the whole, or the whole of something smaller.
 TEST(SemiAuto, WhatARankComputesByItselfNeedsTheWhole) {
   for (const char* use :
@@ -491,6 +505,86 @@ TEST(SemiAuto, WhatARankComputesByItselfNeedsTheWhole) {
   t.before = "local early = core.trace(net, {{shape = {48, 16}}}) early:run(x)";
   t.result = "return early:run(x)";
   EXPECT_THAT(Train(4, t), Each(HasSubstr("parameter 'w1' is f32[16,24], and this rank keeps f32[16,6] of it")));
+}
+
+// A file has whole tensors, whether all ranks name one or each its own.
+TEST(SemiAuto, SavedFilesAreWhole) {
+  const std::string folder = ::testing::TempDir() + "/semi_auto_whole";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  const std::string read =
+      "add(saved.w1:totable()) add(saved.b:totable()) add(saved.w2:totable()) assert(next(saved.w1.shape) == 1)";
+  for (const Training& t : OfParts()) {
+    for (const char* name : {"'all.safetensors'", "'all.npz'", "core.options.rank .. '.safetensors'", "'folder'"}) {
+      const bool npz = absl::StrContains(name, "npz");
+      ExpectResultOfOneRank(
+          t, absl::StrCat("local path = '", folder, "/' .. ", name, " ms.save_checkpoint(net, path) ",
+                          npz ? "add({1, 2})" : "local saved = ms.load_checkpoint(path) ", npz ? "" : read));
+    }
+    ExpectResultOfOneRank(t, absl::StrCat("local path = '", folder,
+                                          "/table.safetensors' ms.save_checkpoint({w1 = net.w1, b = net.b, w2 = net.w2"
+                                          "}, path) local saved = ms.load_checkpoint(path) ",
+                                          read));
+  }
+}
+
+// Of a published family, with adapters and without: the files of one rank.
+TEST(SemiAuto, PublishedFilesAreWhole) {
+  const std::string folder = ::testing::TempDir() + "/semi_auto_published";
+  const char* const script = R"(
+    local ms = require "mslua"
+    local core, nn, ops = require "mslua.core", ms.nn, ms.ops
+    core.options.fast_dev_run = 1
+    ms.set_auto_parallel_context {parallel_mode = "semi_auto_parallel", dataset_strategy = "full_batch",
+      enable_parallel_optimizer = true,
+      parallel_optimizer_config = {parallel_optimizer_threshold = 0, optimizer_level = "level3"}}
+    local net = require "llama" {vocab = 24, block = 8, layers = 1, heads = 2, kv_heads = 1, dim = 16, hidden = 32}
+    if $ADAPTER then nn.LoRA.apply(net, {rank = 4, targets = "q_proj|v_proj", also_train = "norm"}) end
+    local x = ops.cast(ms.rand({4, 8}, "float32", "x") * 23.9, "int32")
+    local ds = ms.dataset.NumpySlicesDataset({x, x}, {column_names = {"x", "y"}}):batch(4)
+    local optimizer = nn.Momentum {learning_rate = 0.1, momentum = 0.9}
+    ms.Model(net, {loss_fn = nn.CrossEntropyLoss(), optimizer = optimizer}):train(2, ds)
+    local parts = 0
+    for _, p in ipairs(net:get_parameters()) do parts = parts + (core.is_part(p) and 1 or 0) end
+    assert((parts > 0) == (core.options.ranks > 1))
+    $SAVE
+    local saved, names, numbers = ms.load_checkpoint("$FOLDER/$FILE"), {}, {}
+    for name in pairs(saved) do names[#names + 1] = name end
+    table.sort(names)
+    local function add(v)
+      if type(v) ~= "table" then numbers[#numbers + 1] = ("%.7g"):format(v) return end
+      for _, item in ipairs(v) do add(item) end
+    end
+    for _, name in ipairs(names) do add(saved[name].shape) add(saved[name]:totable()) end
+    return table.concat(numbers, " ")
+  )";
+  for (const bool adapter : {false, true}) {
+    const auto run = [&](int ranks) {
+      std::filesystem::remove_all(folder);
+      std::filesystem::create_directories(folder);
+      const std::string function = adapter ? "save_adapter" : "save_pretrained";
+      return RunSessions(
+          ranks, absl::StrReplaceAll(script, {{"$ADAPTER", adapter ? "true" : "false"},
+                                              {"$SAVE", absl::StrCat("ms.", function, "(net, '", folder, "')")},
+                                              {"$FOLDER", folder},
+                                              {"$FILE", adapter ? "adapter_model.safetensors" : "model.safetensors"}}));
+    };
+    const std::vector<double> want = Numbers(run(1)[0]);
+    ASSERT_GT(want.size(), 100u) << run(1)[0];
+    for (const std::string& text : run(2)) {
+      const std::vector<double> got = Numbers(text);
+      ASSERT_EQ(got.size(), want.size()) << text;
+      for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-5) << adapter << ", number " << i + 1;
+    }
+  }
+}
+
+TEST(SemiAuto, WhatOneRankCannotWriteIsAnErrorOnAll) {
+  Training t = OfParts()[0];
+  t.result = "ms.save_checkpoint(net, '/proc/no such folder/net.safetensors') return 'saved'";
+  const std::vector<std::string> results = Train(4, t);
+  EXPECT_THAT(results, Each(HasSubstr("/proc/no such folder")));
+  EXPECT_THAT(results[1], HasSubstr("save_checkpoint: rank 0: "));
 }
 
 // Saved by 4 ranks in parts, resumed by 2, 3 and 1 with other strategies.
