@@ -32,6 +32,9 @@ class Program {
   Executable& executable() { return *executable_; }
 
  private:
+  // That the store has the parameters as the graph takes them: one that was traced whole may be a part by now.
+  Status CheckParameters(Session& session) const;
+
   std::unique_ptr<Executable> executable_;
   std::vector<int> data_positions_;  // among the executable's inputs
   std::vector<TensorType> data_types_;
@@ -40,6 +43,7 @@ class Program {
   int step_position_ = -1;  // of the scalar input `step`; it counts the runs
   int64_t runs_ = 0;
   std::vector<std::shared_ptr<ParameterData>> parameters_;
+  std::vector<TensorType> reads_;  // of the parameters, as the graph takes them
 };
 
 }  // namespace mslua

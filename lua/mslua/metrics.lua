@@ -17,6 +17,26 @@ local function by_row(x)
   return #axes == 0 and rows or ops.reduce_mean(rows, axes)
 end
 
+-- A value, or the values of a table, of this 16-bit type as float32.
+local function widened(v, narrow)
+  if core.kind(v) then return v.dtype == narrow and ops.cast(v, "float32") or v end
+  if type(v) ~= "table" or getmetatable(v) then return v end
+  local all = {}
+  for key, item in pairs(v) do all[key] = widened(item, narrow) end
+  return all
+end
+
+-- f(output, label, ...) outside of mixed precision: counts are exact, which 16 bits do not hold above 256.
+local function exactly(f)
+  return function(output, label, ...)
+    local narrow = core.is_tracing() and core.set_amp(nil)
+    if not narrow then return f(output, label, ...) end
+    local result = f(widened(output, narrow), widened(label, narrow), ...)
+    core.set_amp(narrow)
+    return result
+  end
+end
+
 -- Ids of the classes, whether labels are ids or rows of probabilities.
 local function ids(logits, labels)
   return #labels.shape == #logits.shape and ops.argmax(labels, -1) or labels
@@ -72,12 +92,18 @@ local function classified(output, label, mask)
   return flat(ops.cast(predicted, "int32")), flat(ops.cast(label, "int32")), flat(mask), classes
 end
 
+-- How often rows of place i, from 0, of the first list have place j in the second, each counted `weights` times:
+-- [n, n]. float32 holds the integers up to 2^24.
+local function pairs_counted(first, second, n, weights)
+  local dtype = first.shape[1] > 2 ^ 24 and "float64" or "float32"
+  local rows = ops.cast(ops.one_hot(first, n) * ops.reshape(weights, { -1, 1 }), dtype)
+  return ops.matmul(rows, ops.cast(ops.one_hot(second, n), dtype), { transpose_a = true })
+end
+
 -- How often rows of class i, from 0, were given class j: [c, c].
 local function confusion(output, label, mask)
   local predicted, wanted, weights, classes = classified(output, label, mask)
-  local rows = ops.one_hot(wanted, classes) * ops.reshape(weights, { -1, 1 })
-  return ops.matmul(ops.cast(rows, "float32"), ops.cast(ops.one_hot(predicted, classes), "float32"),
-    { transpose_a = true })
+  return pairs_counted(wanted, predicted, classes, weights)
 end
 
 -- counts[i][j] of a flat list.
@@ -137,11 +163,9 @@ local function score_bins(output, label, mask)
   place = ops.maximum(ops.minimum(place, bins - 1), 0)
   local high = ops.floor(place / SIDE)
   local low = ops.cast(place - high * SIDE, "int32")
-  local function counts(weights)
-    local rows = ops.cast(ops.one_hot(ops.cast(high, "int32"), SIDE), "float32") * ops.reshape(weights, { -1, 1 })
-    return ops.matmul(rows, ops.cast(ops.one_hot(low, SIDE), "float32"), { transpose_a = true })
-  end
-  return { positive = counts(mask * positive), negative = counts(mask * (1 - positive)) }
+  high = ops.cast(high, "int32")
+  return { positive = pairs_counted(high, low, SIDE, mask * positive),
+    negative = pairs_counted(high, low, SIDE, mask * (1 - positive)) }
 end
 
 -- The share of pairs of a positive and a negative row in which the positive one has the higher score; a pair in one bin
@@ -293,11 +317,12 @@ function M.list(metrics, loss_fn)
     given[name] = true
     if (name == "loss" or entry.of_loss) and not loss_fn then errors.fail("metrics: %s needs a loss_fn", name) end
     local function loss_of(output, label) return loss_rows(loss_fn, output, label) end
-    local m = { name = name, kind = entry.kind, finish = entry.finish, sums = entry.sums, compute = entry.compute }
+    local m = { name = name, kind = entry.kind, finish = entry.finish, sums = entry.sums and exactly(entry.sums),
+      compute = entry.compute }
     if entry.of_loss then
       m.sums = function(output, label, mask) return { loss = M.sum(loss_of(output, label), mask.shape[1]) } end
     elseif not entry.sums and not entry.compute then
-      m.rows = entry.rows or loss_of
+      m.rows = entry.rows and exactly(entry.rows) or loss_of
     end
     list[#list + 1] = m
   end
