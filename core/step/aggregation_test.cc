@@ -22,7 +22,11 @@ Value Data(GraphBuilder& g, std::vector<int64_t> shape) {
   return g.Input("x", kData, {DType::kF32, Shape(shape.begin(), shape.end())});
 }
 
-Value Dropout(GraphBuilder& g, Value x) { return g.OpMulti("dropout", {x}, {{"p", 0.5}})[0]; }
+Value Step(GraphBuilder& g) { return g.Input("step", kScalar, {DType::kI64, {}}); }
+
+Value Dropout(GraphBuilder& g, Value x) { return g.Op("dropout", {x, Step(g)}, {{"p", 0.5}}); }
+
+Value Noise(GraphBuilder& g, Box shape) { return g.Op("random_normal", {Step(g)}, {{"shape", std::move(shape)}}); }
 
 TEST(PlaceRandomRows, RowsAreTheFirstDimensionOfData) {
   GraphBuilder g;
@@ -48,7 +52,7 @@ TEST(PlaceRandomRows, RowsThatAreJoinedWithWhatFollowsThemStayBlocks) {
 TEST(PlaceRandomRows, RowsAreFollowedBack) {
   GraphBuilder g;
   const Value steps = Transpose(g, Data(g, {3, 7}), {1, 0});
-  const Value noise = g.Op("random_normal", {}, {{"shape", Box({7, 3})}});
+  const Value noise = Noise(g, {7, 3});
   Add(g, steps, noise);
   EXPECT_EQ(PlaceOf(g, noise), std::make_pair(Box({0, 6}), Box({7, 12})));
 }
@@ -63,7 +67,7 @@ TEST(PlaceRandomRows, NoiseOfWeightsIsTheSameOnEachRank) {
 
 TEST(PlaceRandomRows, WhatNothingConnectsHasItsRowsFirst) {
   GraphBuilder g;
-  EXPECT_EQ(PlaceOf(g, g.Op("random_normal", {}, {{"shape", Box({3, 2})}})), std::make_pair(Box({6, 0}), Box({12, 2})));
+  EXPECT_EQ(PlaceOf(g, Noise(g, {3, 2})), std::make_pair(Box({6, 0}), Box({12, 2})));
 }
 
 }  // namespace

@@ -146,7 +146,7 @@ Counters Trainer::SaveCounters() const {
   if (options_.rows > 0) counters[kRowsCounter] = static_cast<double>(options_.rows);
   for (size_t i = 0; i < scalars_.size(); ++i) {
     if (!std::isnan(overrides_[i])) counters[kOverride + scalars_[i].input] = overrides_[i];
-    if (!std::isnan(done_scalars_[i])) counters[kLast + scalars_[i].input] = done_scalars_[i];
+    if (std::isfinite(done_scalars_[i])) counters[kLast + scalars_[i].input] = done_scalars_[i];
   }
   for (const LaterOverride& later : later_) {
     const bool schedule = std::isnan(later.value);

@@ -26,7 +26,7 @@ return ms.recipe {
   parallel = { parallel_mode = "data_parallel", gradients_mean = true },
   train = { epochs = 12,
     reduce_lr_on_plateau = { monitor = p.monitor, factor = 0.5, patience = 2, min_delta = 0.01, min_lr = p.least },
-    early_stopping = p.stops and { monitor = p.monitor, patience = 3, min_delta = 0.01 } or nil },
+    early_stopping = p.stops and { monitor = p.monitor, patience = 1, min_delta = 0.01 } or nil },
   checkpoint = { save_checkpoint_steps = 2, keep_checkpoint_max = 30 },
   eval = { every_steps = p.every_steps },
 }
@@ -87,7 +87,7 @@ for monitor in ["eval_loss", "loss"]:
             check(min(wanted_here.values()) == 0.2, wanted_here)
         if how == ["stops=true"]:
             check(len(wanted_here) < 48, wanted_here)
-        for step in 8, 12, 16, 18:
+        for step in (s for s in (8, 12, 16, 18) if s <= len(wanted_here)):
             saved = [n for n in os.listdir(whole + "/ckpt") if n.endswith("_%d.ckpt" % step)]
             check(len(saved) == 1, (step, os.listdir(whole + "/ckpt")))
             again = "%s_%d" % (whole, step)
