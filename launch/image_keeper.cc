@@ -37,10 +37,10 @@ constexpr absl::Duration kAnswer = absl::Seconds(30);  // of the process, which 
 constexpr absl::Duration kStart = absl::Seconds(30);
 constexpr char kHello[] = "hello", kDone[] = "done", kNothing[] = "nothing";
 constexpr size_t kMostClients = 4096;
-constexpr int kMostKilled = 3;    // starts in a row of a process that a signal ends
-constexpr int kMostRevivals = 3;  // while one question is asked
-constexpr absl::Duration kPause = absl::Milliseconds(100),
-                         kLongPause = absl::Seconds(1);  // after a revival; a failed one
+constexpr int kMostKilled = 3;                              // starts in a row of a process that a signal ends
+constexpr int kMostRevivals = 3;                            // while one question is asked
+constexpr absl::Duration kPause = absl::Milliseconds(100);  // after a revival
+constexpr absl::Duration kLongPause = absl::Seconds(1);     // after one that has failed
 
 // The folder's name that stands for the job.
 std::string FolderOf(const std::string& job) { return absl::StrCat("meet-images-", job); }

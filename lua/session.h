@@ -97,12 +97,13 @@ class Session {
   std::string Located(const Status& status) const;
 
   int64_t feeds = 1, feed = 0;           // core.set_feed
-  bool training = false;                 // what the cell that is called says, eagerly (core.enter_cell)
+  bool training = false;                 // what the cell that is called says, eagerly (core.set_training)
   absl::optional<bool> training_of_all;  // core.force_training
   Trace* trace = nullptr;                // the innermost trace; null: eager
   uint64_t next_trace_id = 1;
   uint64_t random_tensors = 0;  // streams handed out to unnamed rand/randn, and to eager random operators
-  // Compiled one-operator graphs by operator, attributes and types.
+  // Compiled graphs of one operator, by operator, attributes and types; and those that make values whole, by types and
+  // layout (lua/whole_value.h).
   absl::flat_hash_map<std::string, std::shared_ptr<Program>> eager_programs;
   Progress* training_progress = nullptr;  // of the training that runs; null: none
   Status records;                         // of the trainings: not OK where metrics or log lines were lost

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collectives/communicator.h"
+#include "core/op/exchange_boxes.h"
 #include "core/op/rank_call.h"
 #include "core/runtime/memory_plan.h"
 #include "core/sharding/layout.h"
@@ -184,14 +185,10 @@ class ExchangeKernel : public CollectiveKernel {
 };
 
 std::vector<ExchangeKernel::Box> BoxesOf(const Node& node) {
-  const std::vector<int64_t>&ranks = node.attrs.Ints("group"), &messages = node.attrs.Ints("messages");
-  const size_t rank = node.outputs[0].shape.size();
+  const std::vector<int64_t>& ranks = node.attrs.Ints("group");
   std::vector<ExchangeKernel::Box> boxes;
-  for (const int64_t* m = messages.data(); m < messages.data() + messages.size(); m += 2 + 3 * rank) {
-    const int64_t *source = m + 2, *target = source + rank, *sizes = target + rank;
-    boxes.push_back({PlaceIn(ranks, m[0]), PlaceIn(ranks, m[1]), Shape(source, target), Shape(target, sizes),
-                     Shape(sizes, sizes + rank)});
-  }
+  for (const ExchangeBox& box : ExchangeBoxes(node.attrs))
+    boxes.push_back({PlaceIn(ranks, box.from), PlaceIn(ranks, box.to), box.source, box.target, box.sizes});
   return boxes;
 }
 
@@ -445,21 +442,15 @@ Made MakeExchange(const Site& s) {
 // make up the result.
 Status CheckBoxes(const Graph& graph, const Node& node, int own) {
   const Shape &x = graph.TypeOf(node.inputs[0]).shape, &y = node.outputs[0].shape;
-  const auto inside = [](const Shape& at, const Shape& sizes, const Shape& whole) {
-    for (size_t d = 0; d < whole.size(); ++d) {
-      if (sizes[d] > whole[d] || at[d] > whole[d] - sizes[d]) return false;
-    }
-    return true;
-  };
   int64_t filled = 0;
   std::vector<ExchangeKernel::Box> got;
   for (const ExchangeKernel::Box& box : BoxesOf(node)) {
     if (box.from != own && box.to != own)
       return absl::InvalidArgumentError("messages has a box that this rank neither sends nor gets");
-    if (box.from == own && !inside(box.in_source, box.sizes, x))
+    if (box.from == own && !LiesIn(box.in_source, box.sizes, x))
       return absl::InvalidArgumentError("messages has a box that does not lie in x");
     if (box.to != own || NumElements(box.sizes) == 0) continue;
-    if (!inside(box.in_target, box.sizes, y))
+    if (!LiesIn(box.in_target, box.sizes, y))
       return absl::InvalidArgumentError("messages has a box that does not lie in the result");
     for (const ExchangeKernel::Box& other : got) {
       bool apart = false;

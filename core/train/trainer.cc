@@ -15,8 +15,8 @@
 namespace mslua {
 namespace {
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-// Of the counters: the scalars that somebody has overridden, and those that are overridden, or given back to their
-// schedule, as soon as so many steps are done ("override_at.460.lr").
+// Of the counters: the scalars as the last step had them, those that somebody has overridden, and those that are
+// overridden, or given back to their schedule, as soon as so many steps are done ("override_at.460.lr").
 constexpr char kLast[] = "last.", kOverride[] = "override.", kOverrideAt[] = "override_at.",
                kScheduleAt[] = "schedule_at.";
 

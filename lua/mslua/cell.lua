@@ -136,10 +136,10 @@ local function name_from(root)
   return names
 end
 
--- The cell that names start at: the network of a Model, else the outermost owner.
-local function root_of(cell)
+-- The first of a cell, its owner, the owner's owner and so on for which `found` is true; else the outermost.
+local function nearest(cell, found)
   local seen = {}
-  while not rawget(cell, "_root") and not seen[cell] do
+  while not found(cell) and not seen[cell] do
     seen[cell] = true
     local owner = rawget(cell, "_owner")
     if not owner then break end
@@ -147,6 +147,11 @@ local function root_of(cell)
   end
   return cell
 end
+
+local function is_root(cell) return rawget(cell, "_root") end
+
+-- The cell that names start at: the network of a Model, else the outermost owner.
+local function root_of(cell) return nearest(cell, is_root) end
 
 -- Makes sure that the parameters of a cell have their names; of `root` when it is given.
 local function ensure_names(cell, root)
@@ -196,16 +201,10 @@ function Cell:_compute_in(dtype)
   self:_each_cell(function(cell) rawset(cell, "_narrow", dtype) end)
 end
 
+local function is_told(cell) return rawget(cell, "_training") ~= nil end
+
 -- Whether a cell trains where nothing is compiled: as set_train has said of it, or of the nearest cell that owns it.
-local function trains(cell)
-  local seen = 0
-  while cell and seen < 1000 do
-    local on = rawget(cell, "_training")
-    if on ~= nil then return on end
-    cell, seen = rawget(cell, "_owner"), seen + 1
-  end
-  return false
-end
+local function trains(cell) return rawget(nearest(cell, is_told), "_training") or false end
 
 local function leave(recomputed, stage, narrow, before, trained, ...)
   if trained ~= nil then core.set_training(trained) end

@@ -5,41 +5,22 @@
 #include "absl/strings/str_cat.h"
 #include "core/kernels/strided_copy.h"
 #include "core/op/device_text.h"
+#include "core/op/exchange_boxes.h"
 #include "core/ops/define.h"
 #include "core/ops/ranks/collective.h"
 
 namespace mslua {
 namespace {
 
-struct Box {
-  int64_t from, to;
-  Shape source, target, sizes;
-};
-
-std::vector<Box> BoxesOf(const Attrs& attrs) {
-  const std::vector<int64_t>& messages = attrs.Ints("messages");
-  const size_t rank = attrs.Ints("shape").size();
-  std::vector<Box> boxes;
-  for (size_t i = 0; i < messages.size(); i += 2 + 3 * rank) {
-    const int64_t *source = messages.data() + i + 2, *target = source + rank, *sizes = target + rank;
-    boxes.push_back(
-        {messages[i], messages[i + 1], Shape(source, target), Shape(target, sizes), Shape(sizes, sizes + rank)});
-  }
-  return boxes;
-}
-
-Status CheckPart(const Box& box, const Shape& at, const Shape& whole, const char* name) {
-  for (size_t d = 0; d < whole.size(); ++d) {
-    if (box.sizes[d] <= whole[d] && at[d] <= whole[d] - box.sizes[d]) continue;
-    return absl::InvalidArgumentError(absl::StrCat("messages: a box of ", ToString(box.sizes), " at ", ToString(at),
-                                                   " does not lie in ", name, " ", ToString(whole)));
-  }
-  return absl::OkStatus();
+Status CheckPart(const ExchangeBox& box, const Shape& at, const Shape& whole, const char* name) {
+  if (LiesIn(at, box.sizes, whole)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("messages: a box of ", ToString(box.sizes), " at ", ToString(at),
+                                                 " does not lie in ", name, " ", ToString(whole)));
 }
 
 // A box between two ranks lies in the tensors of those, whose shapes are known to themselves alone: the kernel checks
 // it (core/runtime/collective_kernel.h).
-Status CheckBox(const Attrs& attrs, const Box& box, const Shape& x, const Shape& y) {
+Status CheckBox(const Attrs& attrs, const ExchangeBox& box, const Shape& x, const Shape& y) {
   const std::vector<int64_t>& group = attrs.Ints("group");
   for (const int64_t rank : {box.from, box.to}) {
     if (std::find(group.begin(), group.end(), rank) == group.end())
@@ -65,7 +46,7 @@ StatusOr<std::vector<TensorType>> ExchangedType(const Attrs& attrs, absl::Span<c
     return absl::InvalidArgumentError(absl::StrCat("a result of ", shape.size(), " dimensions from ", in[0].rank(),
                                                    ", and ", messages.size(), " numbers of messages"));
   const TensorType y = {in[0].dtype, Shape(shape.begin(), shape.end())};
-  for (const Box& box : BoxesOf(attrs)) RETURN_IF_ERROR(CheckBox(attrs, box, in[0].shape, y.shape));
+  for (const ExchangeBox& box : ExchangeBoxes(attrs)) RETURN_IF_ERROR(CheckBox(attrs, box, in[0].shape, y.shape));
   return std::vector<TensorType>{y};
 }
 
@@ -81,7 +62,7 @@ Status ExchangeInOne(const OpCall& call) {
   const int64_t size = SizeOf(x.type.dtype);
   const Shape from = RowMajorStrides(x.type.shape), to = RowMajorStrides(y.type.shape);
   std::memset(y.data, 0, static_cast<size_t>(y.type.bytes()));
-  for (const Box& box : BoxesOf(call.attrs)) {
+  for (const ExchangeBox& box : ExchangeBoxes(call.attrs)) {
     if (NumElements(box.sizes) == 0) continue;
     StridedCopy(size, box.sizes, x.as<char>() + PlaceOf(box.source, from) * size, from,
                 y.as<char>() + PlaceOf(box.target, to) * size, to);
@@ -94,7 +75,7 @@ StatusOr<DeviceProgram> ExchangeInOneOnDevice(const OpSpec& spec) {
   const Shape from = RowMajorStrides(spec.inputs[0].shape), to = RowMajorStrides(spec.outputs[0].shape);
   DeviceProgram program;
   program.steps.push_back(EachElement(spec.outputs[0].elements(), "  Set(y0[i], 0);"));
-  for (const Box& box : BoxesOf(spec.attrs)) {
+  for (const ExchangeBox& box : ExchangeBoxes(spec.attrs)) {
     const int64_t n = NumElements(box.sizes);
     if (n == 0) continue;
     program.steps.push_back(

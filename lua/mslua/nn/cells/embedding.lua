@@ -123,8 +123,7 @@ end
 
 --- ids int32 [n, l] give [n, embedding_size], a bag a row. ids [l] with `offsets` int32 [n] (or nil), where the first
 --- bag begins at 0 and each goes up to the next, give the same; this form has no mode "max". Offsets are in ascending
---- order and at most l. With mode "sum",
---- `per_sample_weights` of the ids' shape multiply the rows.
+--- order and at most l. With mode "sum", `per_sample_weights` of the ids' shape multiply the rows.
 function M.EmbeddingBag:construct(ids, offsets, per_sample_weights)
   local flat = #ids.shape == 1
   if not flat and #ids.shape ~= 2 then
@@ -154,7 +153,7 @@ end
 
 -- The largest of the rows [n, l, d] that count.
 function M.EmbeddingBag:largest(rows, counts)
-  if rows.shape[2] == 0 then return ops.reduce_sum(rows, { axis = 2 }) end -- zeros
+  if rows.shape[2] == 0 then return ops.reduce_sum(rows, { axis = 2 }) end  -- zeros
   if not counts then return ops.reduce_max(rows, { axis = 2 }) end
   local n, l = rows.shape[1], rows.shape[2]
   local keep = ops.greater(ops.reshape(counts, { n, l, 1 }), 0)

@@ -19,7 +19,7 @@ end
 function HuberLoss:each(output, label)
   local d = ops.abs(loss.wide(output) - loss.wide(label))
   local near = ops.less_equal(d, self.delta)
-  local small = ops.select(near, d, 0) -- so that an infinite difference has no square, whose slope would be NaN
+  local small = ops.select(near, d, 0)  -- so that an infinite difference has no square, whose slope would be NaN
   return ops.select(near, small * small * 0.5, (d - 0.5 * self.delta) * self.delta)
 end
 
