@@ -1,4 +1,4 @@
-// The mean loss of each epoch, and its time.
+// The mean loss of each epoch, and its time. Its counters are those of what was found (Progress), too.
 #pragma once
 
 #include <chrono>

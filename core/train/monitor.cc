@@ -19,8 +19,12 @@ StatusOr<Monitor::Verdict> Monitor::Judge() {
 
 void Monitor::SaveCounters(Counters* counters) const {
   if (any()) (*counters)[key_ + ".best"] = best_;
+  if (seen_ > 0) (*counters)[key_ + ".seen"] = static_cast<double>(seen_);
 }
 
-void Monitor::RestoreCounters(const Counters& counters) { best_ = CounterOf(counters, key_ + ".best", HUGE_VAL); }
+void Monitor::RestoreCounters(const Counters& counters) {
+  best_ = CounterOf(counters, key_ + ".best", HUGE_VAL);
+  seen_ = static_cast<int64_t>(CounterOf(counters, key_ + ".seen", 0));
+}
 
 }  // namespace mslua

@@ -32,6 +32,11 @@ struct Progress {
   // Null where it was not found.
   const double* Find(const std::string& name) const;
   void Stop();
+
+  // What was found, and how many evaluations there were, as counters of a checkpoint: what watches them judges after a
+  // resume as it would have.
+  void SaveCounters(Counters* counters) const;
+  void RestoreCounters(const Counters& counters);
 };
 
 }  // namespace mslua

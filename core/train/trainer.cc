@@ -17,7 +17,8 @@ namespace {
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 // Of the counters: the scalars that somebody has overridden, and those that are overridden, or given back to their
 // schedule, as soon as so many steps are done ("override_at.460.lr").
-constexpr char kOverride[] = "override.", kOverrideAt[] = "override_at.", kScheduleAt[] = "schedule_at.";
+constexpr char kLast[] = "last.", kOverride[] = "override.", kOverrideAt[] = "override_at.",
+               kScheduleAt[] = "schedule_at.";
 
 // "override_at.460.lr"; false: no such name.
 bool ParseLater(absl::string_view name, const char* kind, Trainer::LaterOverride* later) {
@@ -145,6 +146,7 @@ Counters Trainer::SaveCounters() const {
   if (options_.rows > 0) counters[kRowsCounter] = static_cast<double>(options_.rows);
   for (size_t i = 0; i < scalars_.size(); ++i) {
     if (!std::isnan(overrides_[i])) counters[kOverride + scalars_[i].input] = overrides_[i];
+    if (std::isfinite(done_scalars_[i])) counters[kLast + scalars_[i].input] = done_scalars_[i];
   }
   for (const LaterOverride& later : later_) {
     const bool schedule = std::isnan(later.value);
@@ -159,8 +161,10 @@ double Trainer::data_seconds() const { return loader_->wait_seconds(); }
 Status Trainer::Restore(const TrainState& state, const Counters& counters) {
   state_ = state;
   for (TrainHook* h : hooks_) h->RestoreCounters(counters);
-  for (size_t i = 0; i < scalars_.size(); ++i)
+  for (size_t i = 0; i < scalars_.size(); ++i) {
     overrides_[i] = CounterOf(counters, kOverride + scalars_[i].input, overrides_[i]);
+    done_scalars_[i] = CounterOf(counters, kLast + scalars_[i].input, done_scalars_[i]);
+  }
   for (const auto& [name, value] : counters) {
     LaterOverride later;
     // A scalar that this training does not have is left out, as above.

@@ -159,7 +159,7 @@ class Trainer {
   // Those that are to come, by `at`.
   const std::vector<LaterOverride>& later_overrides() const { return later_; }
   const std::vector<ScheduledScalar>& scalars() const { return scalars_; }
-  // Of the last step that is done; NaN before there is one.
+  // Of the last step that is done, which may be that of the run that this one resumes; NaN before there is one.
   double ScalarNow(int i) const { return done_scalars_[i]; }
 
   // Async-signal-safe: the loop stops at the next boundary.

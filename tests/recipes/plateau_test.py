@@ -13,7 +13,7 @@ ENVIRONMENT.pop("XDG_RUNTIME_DIR", None)
 RECIPE = """
 local ms = require "mslua"
 local nn = ms.nn
-local p = ms.params { monitor = "eval_loss" }
+local p = ms.params { monitor = "eval_loss", every_steps = 0, least = 0.0, stops = false }
 local function rows()
   ms.set_seed(3)
   return ms.dataset.NumpySlicesDataset({ ms.rand { 64, 4 }, ms.rand { 64, 1 } }, nil, { shuffle = false,
@@ -24,8 +24,11 @@ return ms.recipe {
   name = "plateau", seed = 5, network = function() return nn.Dense(4, 1) end, dataset = rows, eval_dataset = rows,
   loss = nn.MSELoss(), optimizer = nn.SGD { learning_rate = 0.5 },
   parallel = { parallel_mode = "data_parallel", gradients_mean = true },
-  train = { epochs = 12, reduce_lr_on_plateau = { monitor = p.monitor, factor = 0.5, patience = 2, min_delta = 0.01 } },
-  checkpoint = { save_checkpoint_steps = 4 },
+  train = { epochs = 12,
+    reduce_lr_on_plateau = { monitor = p.monitor, factor = 0.5, patience = 2, min_delta = 0.01, min_lr = p.least },
+    early_stopping = p.stops and { monitor = p.monitor, patience = 1, min_delta = 0.01 } or nil },
+  checkpoint = { save_checkpoint_steps = 2, keep_checkpoint_max = 30 },
+  eval = { every_steps = p.every_steps },
 }
 """
 
@@ -75,6 +78,25 @@ for monitor in ["eval_loss", "loss"]:
     run("train", "r.lua", "--out", parts, "--max-steps", "30", "monitor=" + monitor)
     run("train", "r.lua", "--out", parts, "--resume=" + parts + "/ckpt", "monitor=" + monitor)
     check(rates(parts) == wanted, (rates(parts), wanted))
+    # The end of an epoch, where what was measured before the checkpoint is judged after it; and others.
+    for how in ["every_steps=0"], ["every_steps=2"], ["every_steps=3"], ["least=0.2"], ["stops=true"]:
+        whole = "%s_%s" % (monitor, how[0])
+        run("train", "r.lua", "--out", whole, "monitor=" + monitor, *how)
+        wanted_here = rates(whole)
+        if how == ["least=0.2"]:
+            check(min(wanted_here.values()) == 0.2, wanted_here)
+        if how == ["stops=true"]:
+            check(len(wanted_here) < 48, wanted_here)
+        for step in (s for s in (8, 12, 16, 18) if s <= len(wanted_here)):
+            saved = [n for n in os.listdir(whole + "/ckpt") if n.endswith("_%d.ckpt" % step)]
+            check(len(saved) == 1, (step, os.listdir(whole + "/ckpt")))
+            again = "%s_%d" % (whole, step)
+            output = run("train", "r.lua", "--out", again, "--resume=%s/ckpt/%s" % (whole, saved[0]),
+                         "monitor=" + monitor, *how)
+            check("nan" not in output, output)
+            found = rates(again)
+            rest = {s: rate for s, rate in wanted_here.items() if s > step}
+            check({s: rate for s, rate in found.items() if s > step} == rest, (how, step, found, wanted_here))
     # The best checkpoint knows what its own evaluation has come to.
     best = monitor + "_best"
     run("train", "r.lua", "--out", best, "monitor=" + monitor, "train.epochs=8")
