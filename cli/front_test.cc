@@ -244,6 +244,7 @@ TEST(Front, Help) {
 
 TEST(Front, TopicsOfHelp) {
   EXPECT_THAT(HelpFor(Parsed({"help", "exit-codes"})), HasSubstr("\n  75   stopped after a checkpoint was saved"));
+  EXPECT_THAT(HelpFor(Parsed({"help", "exit-codes"})), HasSubstr("\n  1    a line failed that repl or chat read"));
   EXPECT_THAT(HelpFor(Parsed({"help", "environment"})), HasSubstr("\n  OMP_NUM_THREADS "));
   for (const Topic& topic : Topics()) {
     for (const absl::string_view line : absl::StrSplit(TopicText(topic), '\n')) EXPECT_LE(line.size(), 100u) << line;

@@ -58,6 +58,7 @@ std::vector<TopicRow> EnvironmentRows() {
 std::vector<TopicRow> ExitCodeRows() {
   return {
       CodeRow(kExitOk, "success"),
+      {"1", "a line failed that repl or chat read from a script; at a terminal that is no failure"},
       CodeRow(kExitUsage, "mistake in the command line or in the recipe"),
       CodeRow(kExitData, "data is missing or damaged"),
       CodeRow(kExitEnvironment, "ranks or a job do not answer, or the machine lacks something"),

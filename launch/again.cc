@@ -176,7 +176,8 @@ StatusOr<int> RunAgain(const AgainOptions& options) {
       continue;
     }
     if (!verdict.why.empty()) Say(verdict.why);
-    if (restarts > 0) Say(absl::StrCat("the job has started again ", restarts, restarts == 1 ? " time" : " times"));
+    if (restarts > 0 && !verdict.counted)
+      Say(absl::StrCat("the job has started again ", restarts, restarts == 1 ? " time" : " times"));
     images->End().IgnoreError();
     return WIFEXITED(start.status) ? WEXITSTATUS(start.status) : 128 + WTERMSIG(start.status);
   }

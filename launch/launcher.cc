@@ -130,6 +130,8 @@ class Launcher {
   void Say(absl::string_view text) { err_->Write(absl::StrCat("mslua: ", text, "\n")); }
   // Waits until everything is printed. A reader that does not read is waited for until the user interrupts.
   void FlushOutputs();
+  // The job's exit code, after everything is printed: that of the lost output, where some is lost and the job is done.
+  int AfterOutputs(int code);
 
  private:
   Status Spawn(int r, const std::vector<std::string>& environment);
@@ -452,6 +454,14 @@ void Launcher::FlushOutputs() {
   }
 }
 
+int Launcher::AfterOutputs(int code) {
+  FlushOutputs();
+  const Status printed = LossOfOutput(out_->error());
+  if (code != kExitOk || printed.ok()) return code;
+  std::fputs(absl::StrCat("mslua: error: ", printed.message(), "\n").c_str(), stderr);
+  return ExitCodeIn(printed);
+}
+
 int Launcher::Report(const Status& cause) {
   Say(absl::StrCat("error[", CauseOf(cause).exit_code, "] ", PrintableMessage(cause.message())));
   return CauseOf(cause).exit_code;
@@ -526,15 +536,14 @@ int RunAndRecover(LaunchOptions options) {
     const RestartPolicy::Verdict verdict = policy.Judge(cause, NewestTurnOf(**images));
     if (!verdict.again) {
       if (!verdict.why.empty()) launcher.Say(verdict.why);
-      if (options.restarts > 0) {
+      if (options.restarts > 0 && !verdict.counted) {
         launcher.Say(
             absl::StrCat("the job has started again ", options.restarts, options.restarts == 1 ? " time" : " times"));
       }
       const int code = launcher.Result();
       // A job that was asked to stop, and has saved, continues later.
       if (code != kExitCheckpointed) (*images)->End().IgnoreError();
-      launcher.FlushOutputs();
-      return code;
+      return launcher.AfterOutputs(code);
     }
     launcher.Say(
         absl::StrCat(PrintableMessage(cause.message()), ": the job starts again (", options.restarts + 1, ")"));
@@ -552,9 +561,7 @@ int RunRanks(const LaunchOptions& options) {
   const Status started = launcher.Start();
   if (!started.ok()) return ReportStart(started);
   launcher.Watch();
-  const int code = launcher.Result();
-  launcher.FlushOutputs();
-  return code;
+  return launcher.AfterOutputs(launcher.Result());
 }
 
 }  // namespace mslua

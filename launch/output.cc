@@ -6,10 +6,14 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <cstdio>
+#include <cstring>
 #include <mutex>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "core/base/exit_code.h"
 
 namespace mslua {
 namespace {
@@ -17,6 +21,19 @@ namespace {
 constexpr size_t kFull = 1 << 20;  // bytes
 
 }  // namespace
+
+Status LossOfOutput(int error) {
+  if (error == 0 || error == EPIPE) return absl::OkStatus();
+  return WithExitCode(absl::DataLossError(absl::StrCat("standard output: ", std::strerror(error),
+                                                       ": a part of what was printed is lost; free space there, or "
+                                                       "print to another place, and run the command again")),
+                      kExitStorage);
+}
+
+Status FlushStandardOutput() {
+  if (std::fflush(stdout) != 0) return LossOfOutput(errno);
+  return LossOfOutput(std::ferror(stdout) != 0 ? EIO : 0);
+}
 
 struct Output::State {
   State(int to, int wake_fd) : fd(to), wake(wake_fd) {}
@@ -29,6 +46,7 @@ struct Output::State {
   size_t writing = 0;    // bytes that the thread has taken and not written yet
   bool closed = false;   // the Output is gone
   bool failed = false;   // nobody reads any more
+  int error = 0;         // errno of the write that failed
   bool awaited = false;  // the caller waits for space
 };
 
@@ -43,9 +61,10 @@ void Output::State::Run() {
       writing = text.size() - done;
       lock.unlock();
       const ssize_t n = write(fd, text.data() + done, text.size() - done);
-      const bool again = n < 0 && errno == EINTR;
+      const int write_error = n < 0 && errno != EINTR ? errno : 0;
       lock.lock();
-      failed = n < 0 && !again;
+      failed = write_error != 0;
+      error = write_error;
       if (n > 0) done += n;
     }
     writing = 0;
@@ -80,6 +99,11 @@ bool Output::Full() const {
   const bool full = state_->waiting.size() + state_->writing > kFull;
   state_->awaited |= full;
   return full;
+}
+
+int Output::error() const {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  return state_->error;
 }
 
 bool Output::Flush(absl::Duration limit) {

@@ -7,8 +7,15 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "core/base/status.h"
 
 namespace mslua {
+
+// What a failed write to the standard output means: `error` is its errno. OK for 0, and for EPIPE: a reader that has
+// closed its end wants no more. Else a part of what was printed is lost, which has the exit code kExitStorage.
+Status LossOfOutput(int error);
+// Writes what stdio still holds for the standard output; LossOfOutput where this write or an earlier one failed.
+Status FlushStandardOutput();
 
 class Output {
  public:
@@ -26,6 +33,8 @@ class Output {
   // Waits until everything is written; false when that takes longer than `limit`. True as well when writing fails, as
   // it does once the reader has closed its end: nobody will read the rest.
   bool Flush(absl::Duration limit);
+  // errno of the write that failed; 0: none has.
+  int error() const;
 
  private:
   struct State;

@@ -1,13 +1,17 @@
 #include "launch/output.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <string>
+
+#include "core/base/exit_code.h"
 
 namespace mslua {
 namespace {
@@ -66,6 +70,29 @@ TEST_F(OutputTest, ReaderThatHasClosed) {
   EXPECT_TRUE(output.Flush(absl::Seconds(60)));
   for (int i = 0; i < 10000; ++i) output.Write(std::string(1000, 'x'));
   EXPECT_FALSE(output.Full());
+}
+
+TEST_F(OutputTest, SaysWhyAWriteFailed) {
+  Output closed(ends_[1], wake_);
+  close(ends_[0]);
+  closed.Write("nobody reads this\n");
+  EXPECT_TRUE(closed.Flush(absl::Seconds(60)));
+  EXPECT_EQ(closed.error(), EPIPE);
+  const int device = open("/dev/full", O_WRONLY);
+  Output full(device, wake_);
+  EXPECT_EQ(full.error(), 0);
+  full.Write("there is no space for this\n");
+  EXPECT_TRUE(full.Flush(absl::Seconds(60)));
+  EXPECT_EQ(full.error(), ENOSPC);
+  close(device);
+}
+
+TEST(LossOfOutputTest, AClosedReaderIsNone) {
+  EXPECT_TRUE(LossOfOutput(0).ok());
+  EXPECT_TRUE(LossOfOutput(EPIPE).ok());
+  const Status full = LossOfOutput(ENOSPC);
+  EXPECT_EQ(ExitCodeIn(full), kExitStorage);
+  EXPECT_THAT(std::string(full.message()), testing::HasSubstr("standard output: No space left on device"));
 }
 
 TEST_F(OutputTest, EndsWhileItsThreadWaits) {

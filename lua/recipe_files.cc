@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -51,7 +52,8 @@ void AddLuaFiles(const std::string& folder, std::vector<std::string>* paths) {
   paths->insert(paths->end(), found.begin(), found.end());
 }
 
-// " (did you mean 'recipes/quickstart.lua'?)", or nothing. Looks beside the file, in recipes/ and in the library.
+// " (did you mean 'recipes/quickstart.lua'?)", or nothing. Looks beside the file, in recipes/ and in the library, for
+// other files: a link to nothing has an entry too.
 std::string NearestFile(const std::string& file, bool library) {
   std::vector<std::string> paths, stems;
   AddLuaFiles(FolderOf(file), &paths);
@@ -59,19 +61,34 @@ std::string NearestFile(const std::string& file, bool library) {
   if (library) {
     for (const auto& recipe : LibraryRecipeDocs()) paths.push_back(recipe.first);
   }
+  paths.erase(std::remove(paths.begin(), paths.end(), file), paths.end());
   for (const std::string& path : paths) stems.push_back(Stem(path));
   const std::string nearest = Closest(Stem(file), stems);
   if (nearest.empty()) return "";
   return absl::StrCat(" (did you mean '", paths[std::find(stems.begin(), stems.end(), nearest) - stems.begin()], "'?)");
 }
 
+// Whether the file begins with bytes that no text has. Bytecode of LuaJIT, which does too, is Lua.
+bool IsBinary(const std::string& file) {
+  char bytes[512];
+  std::ifstream input(file, std::ios::binary);
+  input.read(bytes, sizeof bytes);
+  const absl::string_view begin(bytes, static_cast<size_t>(input.gcount()));
+  return !absl::StartsWith(begin, "\033LJ") && begin.find('\0') != absl::string_view::npos;
+}
+
 Status CheckFile(const std::string& file, bool library) {
-  struct stat info;
+  struct stat info = {};
   if (stat(file.c_str(), &info) == 0 && S_ISDIR(info.st_mode))
     return absl::InvalidArgumentError(absl::StrCat(file, " is a folder, expected a Lua file"));
-  if (access(file.c_str(), R_OK) == 0) return absl::OkStatus();
-  return absl::NotFoundError(
-      absl::StrCat("cannot read ", file, ": ", std::strerror(errno), NearestFile(file, library)));
+  if (access(file.c_str(), R_OK) == 0) {
+    if (!S_ISREG(info.st_mode) || !IsBinary(file)) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(file, " is no Lua file: it has bytes that no text has",
+                                                   library ? "; expected a recipe, such as recipe.lua" : ""));
+  }
+  const int error = errno;
+  return absl::NotFoundError(absl::StrCat("cannot read ", file, ": ", std::strerror(error),
+                                          error == ENOENT ? NearestFile(file, library) : ""));
 }
 
 }  // namespace

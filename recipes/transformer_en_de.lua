@@ -19,7 +19,7 @@ local p = ms.params {
   bleu = 33,  -- expected after the last epoch
   presets = {
     smoke = {
-      vocab = 320, layers = 1, heads = 2, dim = 64, hidden = 128, dropout = 0, block = 40, longest = 32, epochs = 5,
+      vocab = 320, layers = 1, heads = 2, dim = 64, hidden = 128, dropout = 0, block = 192, longest = 32, epochs = 5,
       batch_size = 16, warmup = 40, lr = 5e-3, beams = 2, eval_every = 5, bleu = 40, amp = "",
     },
   },
@@ -91,8 +91,8 @@ local function create_dataset(part, rows, longest)
       for k, ids in ipairs(sample) do sample[k] = ms.Tensor(ids, ms.int32) end
       samples[#samples + 1] = sample
     elseif part ~= "train" then
-      error(("%s/%s: pair %d has %d and %d tokens: expected 1 to block = %d"):format(p.data_path, part, i, #source,
-        #label, longest), 0)
+      error(("%s/%s: pair %d has %d and %d tokens: expected 1 to block = %d; give a larger block=, or a larger vocab="
+        ):format(p.data_path, part, i, #source, #label, longest), 0)
     end
   end
   if #samples == 0 then error(("%s/%s: no pair has at most %d tokens"):format(p.data_path, part, longest), 0) end

@@ -26,6 +26,7 @@ RestartPolicy::Verdict RestartPolicy::Judge(const Status& failure, const JobTurn
   }
   if (most_ >= 0 && restarts_ == most_) {
     verdict.why = absl::StrCat("the job has started again ", most_, " times (--max-restarts): it does not start again");
+    verdict.counted = true;
     return verdict;
   }
   ++restarts_;

@@ -26,6 +26,7 @@ class RestartPolicy {
     bool again = false;
     absl::Duration pause;  // before that
     std::string why;       // not again, though the failure is of the kind that may pass; else empty
+    bool counted = false;  // `why` says how often the job has started again
   };
 
   // `most`: restarts in all; -1: no limit.

@@ -26,6 +26,7 @@ TEST(RestartPolicy, TheSameFailureAtOneTurnEndsTheJob) {
   const auto last = policy.Judge(Failure(1, kExitRankCrashed), {1, 7});
   EXPECT_FALSE(last.again);
   EXPECT_NE(last.why.find("3 times in the same way"), std::string::npos);
+  EXPECT_FALSE(last.counted);
 }
 
 TEST(RestartPolicy, AnotherFailureOrProgressCountsAnew) {
@@ -44,6 +45,7 @@ TEST(RestartPolicy, ThereMayBeALimit) {
   const auto last = policy.Judge(Failure(1, kExitRankCrashed), {1, 3});
   EXPECT_FALSE(last.again);
   EXPECT_NE(last.why.find("--max-restarts"), std::string::npos);
+  EXPECT_TRUE(last.counted);
   EXPECT_FALSE(RestartPolicy(0).Judge(Failure(1, kExitRankCrashed), {1, 1}).again);
 }
 

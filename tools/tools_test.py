@@ -239,6 +239,13 @@ class Lint(Clone):
         self.assertEqual(self.problems("core/base/a.h", "// docs/" + "gone.md says why.\n"),
                          ["core/base/a.h:1: there is no docs/" + "gone.md"])
 
+    def test_listings_are_the_files(self):
+        self.write("core/base/a.h", "int a;\n\nint b;\n")
+        page = "This is all of `core/base/a.h`:\n\n```cpp\n%s```\n"
+        self.assertEqual(self.problems("docs/a.md", page % "int a;\n\nint b;\n"), [])
+        self.assertEqual(self.problems("docs/a.md", page % "int a;\n"),
+                         ["docs/a.md:1: the block is not what core/base/a.h has: copy the file"])
+
     def test_sources_that_are_named_exist(self):
         self.write("core/base/a.h", "int a;\n")
         gone = "core/base/" + "gone.h"

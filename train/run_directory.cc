@@ -101,7 +101,7 @@ Status RunDirectory::SettleEarlierRecords(const Beginning& beginning) const {
   const bool begins = rank_.written->insert(path_).second;  // else this process has trained before
   if (beginning.run != nullptr) return CutBackRecords(*beginning.run, beginning.steps_per_epoch);
   if (!begins || beginning.kept) return absl::OkStatus();
-  const RecordsOwner owner = {rank_.state->rank, spec_.first()};
+  const RecordsOwner owner = {rank_.state->rank, spec_.first(), rank_.state->ranks};
   std::string earlier;  // where they go; empty: they are of this job, which starts again
   if (spec_.first() && !beginning.same_job) earlier = EarlierFolder(path_);
   if (spec_.together != nullptr) RETURN_IF_ERROR(ShareText(*spec_.together, &earlier, "where earlier records go"));

@@ -3,16 +3,21 @@
 #include <dirent.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <iterator>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/types/optional.h"
+#include "core/base/atomic_file.h"
 #include "core/base/folder.h"
 #include "core/checkpoint/checkpoint.h"
+#include "core/train/summaries.h"
 
 namespace mslua {
 
@@ -59,7 +64,30 @@ absl::optional<timespec> Written(const std::string& path) {
   return info.st_mtim;
 }
 
+bool IsNumber(absl::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) { return absl::ascii_isdigit(c); });
+}
+
 }  // namespace
+
+bool IsNameOfRun(const std::string& name) {
+  static constexpr absl::string_view kNames[] = {
+      kRunCheckpoints, kRunMetrics, kRunMatrices, kRunSamples, kRunEvents, kRunLock, kRunOutcome, kRunTraces,
+      kRunPictures, kSummaries, kSummaryPictures, "config.lua", "attach",
+      // of the recipe's tokenizer
+      "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
+      "merges.txt", "vocab.txt", "tokenizer.model"};
+  if (std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames)) return true;
+  absl::string_view rest = name;
+  if (absl::StartsWith(rest, kRunTensorBoard) || absl::EndsWith(rest, ".tiktoken") || IsTemporaryName(rest))
+    return true;
+  if (absl::ConsumePrefix(&rest, kRunEarlier)) return IsNumber(rest);
+  if (!absl::ConsumePrefix(&rest, "rank_")) return false;
+  for (const char* const ending : {kRunLog, kRunLaunch, kRunCrash}) {
+    if (absl::ConsumeSuffix(&rest, ending)) return IsNumber(rest);
+  }
+  return false;
+}
 
 StatusOr<std::string> LastRunFolder(const std::string& recipe, const std::string& part) {
   std::string newest;

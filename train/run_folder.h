@@ -18,9 +18,18 @@ inline constexpr char kRunMatrices[] = "eval.json";
 inline constexpr char kRunSamples[] = "eval_samples.json";
 // What attached clients changed, and recoveries (train/recoveries.h); behind "rank_<r>": the report of a rank's crash.
 inline constexpr char kRunEvents[] = "events.jsonl", kRunCrash[] = ".crash";
+// Behind "rank_<r>": what the rank printed, and the variables that started it.
+inline constexpr char kRunLog[] = ".log", kRunLaunch[] = ".env";
+// Before a number: the folder of the records of a training that was there before.
+inline constexpr char kRunEarlier[] = "earlier-";
+// The begin of the names of TensorBoard's files; folders of traces and of pictures that the network draws.
+inline constexpr char kRunTensorBoard[] = "events.out.tfevents.", kRunTraces[] = "trace", kRunPictures[] = "samples";
 // Held by the training that writes into the folder; how the last one ended:
 //   {"state":"done","step":20}   "stopped": by a user or a signal; "failed": with "cause"
 inline constexpr char kRunLock[] = "lock", kRunOutcome[] = "outcome.json";
+
+// Whether a training writes a file or a folder of this name into its folder.
+bool IsNameOfRun(const std::string& name);
 
 // The rule for `last` in every verb: the run of `recipe` (of any, when empty) under runs/ that wrote `part` of its
 // folder most recently; a folder of checkpoints counts when there is one in it. NotFound when there is no such run.

@@ -4,10 +4,14 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <initializer_list>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "core/base/folder.h"
 #include "core/data/file.h"
 #include "core/files/record_file.h"
@@ -18,18 +22,38 @@
 namespace mslua {
 namespace {
 
+// Whether `name` is "rank_<r>" with one of `endings` behind it, for a rank whose files are meant.
+bool IsOfRank(absl::string_view name, RecordsOwner owner, std::initializer_list<absl::string_view> endings) {
+  int rank = 0;
+  if (!absl::ConsumePrefix(&name, "rank_")) return false;
+  for (const absl::string_view ending : endings) {
+    absl::string_view digits = name;
+    if (!absl::ConsumeSuffix(&digits, ending) || !absl::SimpleAtoi(digits, &rank)) continue;
+    return rank == owner.rank || (owner.first && rank >= owner.ranks);
+  }
+  return false;
+}
+
+bool IsRecord(const std::string& name, RecordsOwner owner) {
+  const bool shared = name == kRunMetrics || name == kRunMatrices || name == kRunEvents || name == kSummaries ||
+                      name == kRunSamples || absl::StartsWith(name, kRunTensorBoard);
+  return (owner.first && shared) || IsOfRank(name, owner, {kRunLog});
+}
+
+// What goes with the records and is none.
+bool IsBesideRecords(const std::string& name, RecordsOwner owner) {
+  const bool shared = name == kRunTraces || name == kRunPictures || name == kSummaryPictures;
+  return (owner.first && shared) || IsOfRank(name, owner, {kRunLaunch, kRunCrash});
+}
+
 // Paths of the records that are there.
 StatusOr<std::vector<std::string>> RecordsOf(const std::string& folder, RecordsOwner owner) {
-  const std::string log = absl::StrCat("rank_", owner.rank, ".log");
   std::vector<std::string> paths;
   ASSIGN_OR_RETURN(const std::vector<std::string> names, data::ListFolder(folder));
   for (const std::string& name : names) {
-    const bool shared = name == kRunMetrics || name == kRunMatrices || name == kRunEvents || name == kSummaries ||
-                        name == kRunSamples || absl::StartsWith(name, "events.out.tfevents.");
     const std::string path = absl::StrCat(folder, "/", name);
     struct stat info;
-    if ((name == log || (owner.first && shared)) && stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
-        info.st_size > 0)
+    if (IsRecord(name, owner) && stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0)
       paths.push_back(path);
   }
   return paths;
@@ -40,18 +64,20 @@ StatusOr<std::vector<std::string>> RecordsOf(const std::string& folder, RecordsO
 std::string EarlierFolder(const std::string& folder) {
   struct stat info;
   for (int n = 1;; ++n) {
-    std::string name = absl::StrCat("earlier-", n);
+    std::string name = absl::StrCat(kRunEarlier, n);
     if (lstat(absl::StrCat(folder, "/", name).c_str(), &info) != 0) return name;
   }
 }
 
 StatusOr<bool> MoveRecords(const std::string& folder, const std::string& earlier, RecordsOwner owner) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> paths, RecordsOf(folder, owner));
+  ASSIGN_OR_RETURN(std::vector<std::string> paths, RecordsOf(folder, owner));
   if (paths.empty()) return false;
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, data::ListFolder(folder));
+  for (const std::string& name : names) {
+    if (IsBesideRecords(name, owner)) paths.push_back(absl::StrCat(folder, "/", name));
+  }
   const std::string to = absl::StrCat(folder, "/", earlier);
   RETURN_IF_ERROR(MakeFolders(to));
-  const std::string crash = absl::StrCat("/rank_", owner.rank, kRunCrash);
-  rename(absl::StrCat(folder, crash).c_str(), absl::StrCat(to, crash).c_str());  // if there is one
   for (const std::string& path : paths) {
     if (rename(path.c_str(), absl::StrCat(to, path.substr(path.rfind('/'))).c_str()) != 0)
       return absl::ErrnoToStatus(errno, absl::StrCat("cannot move ", path, " to ", to));

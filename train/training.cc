@@ -224,13 +224,13 @@ Status Training::OpenRecords() {
     RETURN_IF_ERROR(directory_.Take());
   }
   RETURN_IF_ERROR(resuming_.RememberFolder());
-  RETURN_IF_ERROR(directory_.RecordLaunch());
   RunDirectory::Beginning beginning;
   if (resuming_.checkpoint() != nullptr) beginning.run = &resuming_.checkpoint()->manifest().run;
   beginning.kept = resuming_.from_memory();
   beginning.same_job = resuming_.SameFolder();
   beginning.steps_per_epoch = progress().steps_per_epoch;
   RETURN_IF_ERROR(directory_.SettleEarlierRecords(beginning));
+  RETURN_IF_ERROR(directory_.RecordLaunch());
   Console::Options options;
   options.log_every = !FindStepLosses(*executable_).empty() ? 0 : spec_.log_every;  // StepLossesHook prints them
   options.enabled = rank_.prints && !rank_.flags.json;                              // whose lines are objects

@@ -117,6 +117,13 @@ int RunCheckpoint(const cli::CommandLine& command) {
   if (words.size() == 1) words.emplace_back("last");
   if (words[0] == "show" && IsPublishedFolder(words[1])) return Report(InLibrary(command, words, "show_folder"));
   if (words[0] == "convert" && IsPublishedFolder(words[1])) return Report(InLibrary(command, words, "convert"));
+  if (words[0] == "verify" && IsPublishedFolder(words[1]) && access((words[1] + "/MANIFEST.json").c_str(), F_OK) != 0) {
+    return Report(absl::InvalidArgumentError(
+        absl::StrCat("ckpt verify: ", words[1],
+                     " is a folder as Hugging Face has it, which has no checksums to verify: "
+                     "expected a checkpoint of a training; `mslua ckpt show ",
+                     words[1], "` lists its tensors")));
+  }
   if (words[0] == "merge-lora") return Report(InLibrary(command, words, "merge_lora"));
   const auto place = CheckpointPlace(words[1], "", "");
   if (!place.ok()) return Report(place.status());

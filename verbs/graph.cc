@@ -13,6 +13,7 @@
 #include "core/passes/run_passes.h"
 #include "lua/graph_lua.h"
 #include "lua/open_session.h"
+#include "lua/recipe_files.h"
 #include "train/json_string.h"
 #include "verbs/define.h"
 #include "verbs/support/report.h"
@@ -108,7 +109,7 @@ StatusOr<Graph> GraphOf(const cli::CommandLine& command, const std::string& file
     if (!graph.ok()) return Annotate(graph.status(), file);
     return graph;
   }
-  if (access(file.c_str(), R_OK) != 0) return absl::NotFoundError(absl::StrCat("cannot read ", file));
+  RETURN_IF_ERROR(CheckRecipe(file));
   SessionOptions options = OptionsOf(command);
   options.ranks = static_cast<int>(command.Int("n"));
   options.rank = static_cast<int>(command.Int("rank"));

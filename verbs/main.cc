@@ -15,6 +15,7 @@
 #include "cli/verbs.h"
 #include "core/base/exit_code.h"
 #include "core/kernels/select/kernel_verdicts.h"
+#include "launch/output.h"
 #include "launch/process.h"
 #include "lua/complete_line.h"
 #include "repl/session_lua.h"
@@ -29,13 +30,7 @@ int Help(const CommandLine& command) {
   return 0;
 }
 
-int Run(int argc, char** argv) {
-  // A rank starts this program for the Lua of attached people; it is no verb.
-  if (argc == 2 && std::string(argv[1]) == mslua::endpoint::kHelperArgument) return mslua::RunSessionLua();
-  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
-  // The scripts of `mslua completion` start it; it is no verb either.
-  if (!words.empty() && words[0] == mslua::cli::kCompleteArgument)
-    return mslua::CompleteLine({words.begin() + 1, words.end()});
+int RunVerb(const std::vector<std::string>& words) {
   const auto command = mslua::cli::ParseCommandLine(words);
   if (!command.ok()) return mslua::Report(command.status());
   if (command->verb == "help") return Help(*command);
@@ -47,6 +42,18 @@ int Run(int argc, char** argv) {
   if (ignored.empty()) return code;
   return mslua::Report(absl::InvalidArgumentError(
       absl::StrCat(command->verb, ": ", absl::StrJoin(ignored, ", "), " had no effect on this command")));
+}
+
+int Run(int argc, char** argv) {
+  // A rank starts this program for the Lua of attached people; it is no verb.
+  if (argc == 2 && std::string(argv[1]) == mslua::endpoint::kHelperArgument) return mslua::RunSessionLua();
+  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  // The scripts of `mslua completion` start it; it is no verb either.
+  if (!words.empty() && words[0] == mslua::cli::kCompleteArgument)
+    return mslua::CompleteLine({words.begin() + 1, words.end()});
+  const int code = RunVerb(words);
+  const mslua::Status printed = mslua::FlushStandardOutput();
+  return code != 0 ? code : mslua::Report(printed);
 }
 
 }  // namespace

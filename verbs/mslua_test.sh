@@ -32,16 +32,64 @@ run nosuchverb
 expect "unknown verb" 2 "mslua: error:"
 MSLUA_CUDA_LIBRARIES=/nowhere run repl --device cuda
 expect "no such device" 4 "${MSLUA_TEST_NO_DEVICE:-libcuda.so.1 was not found}"
+# A standard output that is full is an error; a reader that has closed its end is none.
+for words in "version" "help" "recipes ls"; do
+  out=$("$program" $words 2>&1 >/dev/full)
+  code=$?
+  expect "$words to a full device" 9 "mslua: error: standard output: No space left on device"
+done
+out=$("$program" nosuchverb 2>&1 >/dev/full)
+code=$?
+expect "an error to a full device" 2 "mslua: error: "
+{ (trap '' PIPE; sleep 0.2; "$program" recipes ls 2>closed.txt; echo $? >closed.code); } | true
+out=$(cat closed.txt) code=$(cat closed.code)
+expect "a closed pipe" 0 ""
+[ -z "$out" ] || { echo "a closed pipe: $out"; failed=1; }
 run run nosuchfile.lua
 expect "no file" 2 "cannot read nosuchfile.lua"
 run train quickstrt
 expect "a recipe's name misspelt" 2 "(did you mean 'quickstart'?)"
+ln -s loop.lua loop.lua
+run train loop.lua
+expect "a file that cannot be read" 2 "cannot read loop.lua: Too many levels of symbolic links"
+ln -s gone.lua link.lua
+run train link.lua
+expect "a link to nothing" 2 "cannot read link.lua: No such file or directory"
+case $out in *"'link.lua'"*) echo "a file is suggested in its own place: $out"; failed=1 ;; esac
+rm loop.lua link.lua
+for verb in graph plan; do
+  run $verb quickstart
+  expect "$verb of the library's recipe" 0 ""
+  run $verb quickstrt
+  expect "$verb of a name misspelt" 2 "(did you mean 'quickstart'?)"
+done
 run init circles
 expect "init" 0 "train it:  mslua train circles/recipe.lua"
 run run circles/recipe_test.lua
 expect "the test of init's recipe" 0 "passed: every parameter has a gradient"
 run train circles/recipe.lua --preset smoke --out circles/run
 expect "init's recipe" 0 "eval: epoch 1"
+# A recipe is shown with its neighbours, also from the run folder and through a module of its own.
+for recipe in circles/recipe.lua circles/run/config.lua; do
+  run recipes show $recipe batch_size=16
+  expect "recipes show $recipe" 0 "batch_size "
+done
+run __complete train circles/recipe.lua hid
+[ "$out" = "$(printf 'hidden=\t32')" ] || { echo "completion of a recipe with a neighbour: $out"; failed=1; }
+mkdir deep
+echo 'return require("inner.size")' > deep/outer.lua
+mkdir deep/inner
+echo 'return { width = 3 }' > deep/inner/size.lua
+cat > deep/resnet.lua <<'LUA'
+local ms = require "mslua"
+local outer, model = require("outer"), require "resnet"
+local p = ms.params { width = outer.width }
+return ms.recipe { name = "deep", network = function() return model.resnet18 {} end, loss = ms.nn.MSELoss(),
+  optimizer = function(net) return ms.nn.SGD { net:trainable_params(), learning_rate = p.width } end,
+  dataset = function() error "never called" end }
+LUA
+run recipes show deep/resnet.lua
+expect "recipes show of a file that requires others" 0 "width "
 run init circles
 expect "init over files" 2 "circles/data.lua is there already; give another folder"
 run editor circles
@@ -189,11 +237,20 @@ run data tokenize cats.txt cats.txt --tokenizer cats -o cats_bin --end-of-text '
 expect "data tokenize" 0 "to test with, uint16"
 [ -f cats_bin/train.bin ] && [ -f cats_bin/val.bin ] && [ -f cats_bin/tokenizer.json ] ||
   { echo "data tokenize: a file is missing" >&2; exit 1; }
+for words in "ls" "verify text"; do
+  run data $words cats_bin
+  expect "data $words of token files" 0 "cats_bin  text train"
+done
 printf 'caf\351\n' > latin1.txt
 run data tokenize latin1.txt --tokenizer cats -o latin1
 expect "data tokenize of another encoding" 3 "latin1.txt: not UTF-8 at byte 3 (0xe9)"
 run data verify mnist nowhere
 expect "data verify" 3 "nowhere"
+run data ls nowhere
+expect "data ls of nothing" 3 "'nowhere' is no dataset: No such file or directory"
+run data make cifar10 pictures --samples 50
+run train unet_shapes data_path=pictures
+expect "a second path that is missing" 2 "give digits_path=... on the command line"
 
 cat > recipe.lua <<'LUA'
 local ms = require "mslua"
@@ -215,6 +272,11 @@ expect "a table made before" 2 "made.lua: recipe: loss: expected a loss cell or 
 run train recipe.lua
 expect "train" 0 "epoch: 2 step: 2, loss is "
 expect "train" 0 "eval: epoch 2, loss "
+for n in 1 2; do
+  out=$("$program" train recipe.lua -n $n --fast-dev-run 2>&1 >/dev/full)
+  code=$?
+  expect "training of $n ranks to a full device" 9 "mslua: error: standard output: No space left on device"
+done
 run train recipe.lua train.epochs=3 --resume
 expect "resume" 0 "epoch: 3 step: 2, loss is "
 run train recipe.lua train.epochs=4 --resume=best
@@ -317,6 +379,45 @@ run prof products.lua --steps 2
 unset ONEDNN_MAX_CPU_ISA
 expect "a processor without tiles" 0 "matmul"
 expect_tiles "a processor without tiles" no
+
+run prof recipe.lua --steps-only --trace both.json
+expect "prof with two flags" 2 "--steps-only times whole steps alone, and --trace writes the operators of one"
+run train recipe.lua --fast-dev-run=2 --max-steps 1
+expect "two numbers of steps" 2 "--fast-dev-run=2 and --max-steps 1: both say how many steps to make: give one of them"
+run train recipe.lua --fast-dev-run --out unused
+expect "a folder for nothing" 0 "note: --out unused has no effect: --fast-dev-run saves nothing"
+[ ! -e unused ] || { echo "--fast-dev-run made a folder"; failed=1; }
+# `train RUN/config.lua --resume` continues that run, not the newest of the recipe.
+run train recipe.lua --out first
+expect "a run" 0 "epoch: 2 step: 2, loss is "
+run train first/config.lua train.epochs=3 --resume
+expect "resume of a run by its config.lua" 0 "resuming from first/ckpt"
+out=$(cd first && "$program" train config.lua train.epochs=4 --resume=best 2>&1)
+code=$?
+expect "resume of a run by its config.lua, in its folder" 0 "resuming from ./ckpt/best"
+# What is missing in a recipe is named.
+sed '/eval_dataset/d; s/optimizer =/eval = { metrics = { "top1" } }, expect = { top1_above = 0.5 }, optimizer =/' \
+  recipe.lua > no_eval.lua
+run verify no_eval.lua
+expect "expect without eval_dataset" 2 "expect: top1_above is of an evaluation, and the recipe has no eval_dataset"
+sed 's/optimizer =/expect = { f1_above = 0.5 }, optimizer =/' recipe.lua > no_f1.lua
+run verify no_f1.lua
+expect "expect of a metric that is not measured" 2 \
+  'expect: f1_above: eval.metrics has no f1: add it, eval = { metrics = { "f1" } }'
+sed 's/ loss = nn.MSELoss(),//' recipe.lua > no_loss.lua
+run train no_loss.lua
+expect "a recipe without loss" 2 "Net: takes 1 argument (x), got 2: no loss is given"
+# Files and folders of another kind.
+run generate whole.safetensors --ids 1
+expect "generate of a file of weights" 2 "whole.safetensors is no Lua file"
+mkdir hf
+echo '{}' > hf/config.json
+run ckpt verify hf
+expect "ckpt verify of published weights" 2 "hf is a folder as Hugging Face has it, which has no checksums to verify"
+run generate hf lr=1 --ids 1
+expect "a parameter for weights" 2 "lr=1 has no effect: hf is a folder with weights and not a recipe"
+run generate hf --preset smoke --ids 1
+expect "a preset for weights" 2 "--preset smoke has no effect: hf is a folder with weights and not a recipe"
 
 run train recipe.lua optimzer=3
 expect "unknown key" 2 "did you mean 'optimizer'?"

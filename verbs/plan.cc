@@ -24,6 +24,7 @@
 #include "core/step/global_view.h"
 #include "lua/graph_lua.h"
 #include "lua/open_session.h"
+#include "lua/recipe_files.h"
 #include "train/json_string.h"
 #include "verbs/define.h"
 #include "verbs/support/report.h"
@@ -503,6 +504,7 @@ StatusOr<std::vector<Section>> Sections(const cli::CommandLine& command, int64_t
 }
 
 int RunPlan(const cli::CommandLine& command) {
+  if (const Status readable = CheckRecipe(command.positional[0]); !readable.ok()) return Report(readable);
   const auto sections = Sections(command, command.Int("n"));
   if (!sections.ok()) return Report(sections.status());
   for (const Section& s : *sections) {

@@ -199,6 +199,19 @@ bool Confirm(const std::vector<std::string>& folders) {
   return answer == 'y' || answer == 'Y';
 }
 
+// Refuses a folder in which there is more than its run.
+Status CheckOnlyARun(const std::string& folder) {
+  constexpr size_t kShown = 5;
+  std::vector<std::string> others = BesideRun(folder);
+  if (others.empty()) return absl::OkStatus();
+  const size_t more = others.size() - std::min(others.size(), kShown);
+  others.resize(others.size() - more);
+  return absl::InvalidArgumentError(
+      absl::StrCat(folder, " holds more than its run: ", absl::StrJoin(others, ", "),
+                   more > 0 ? absl::StrCat(" and ", more, " more") : "",
+                   "; move it to another place first, or remove the folder with rm -r; nothing was removed"));
+}
+
 // Removes all of them, or none where one is no run or is being written.
 Status Remove(const std::vector<std::string>& runs) {
   std::vector<std::string> folders;
@@ -213,6 +226,7 @@ Status Remove(const std::vector<std::string>& runs) {
           folder, link ? " is a symbolic link" : absl::StrCat(" is no run folder: it has no ", kRunLock, " and record"),
           "; nothing was removed (`mslua runs ls` lists runs)"));
     }
+    RETURN_IF_ERROR(CheckOnlyARun(folder));
     if (std::find(folders.begin(), folders.end(), folder) != folders.end()) continue;
     auto lock = FileLock::Acquire(absl::StrCat(folder, "/", kRunLock), absl::ZeroDuration());
     if (absl::IsUnavailable(lock.status())) {

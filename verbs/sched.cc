@@ -23,6 +23,11 @@ bool IsText(absl::string_view flag) { return flag == "host" || flag == "elastic"
 int RunSched(const cli::CommandLine& command) {
   const Status files = CheckOpenFiles(LimitsHere());
   if (!files.ok()) return Report(files, kExitEnvironment);
+  constexpr int64_t kMostPort = 65535;
+  if (command.Given("port") && command.Int("port") > kMostPort) {
+    return Report(absl::InvalidArgumentError(
+        absl::StrCat("--port expects a whole number from 0 to ", kMostPort, ", got ", command.Int("port"))));
+  }
   Environment environment = OwnEnvironment();
   environment["MS_ROLE"] = "MS_SCHED";
   const auto set = [&](const char* flag, const char* variable, const std::string& otherwise) {

@@ -11,11 +11,13 @@
 #include <cstdio>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -28,12 +30,14 @@
 #include "core/base/hash.h"
 #include "core/base/input_file.h"
 #include "core/files/file_lock.h"
+#include "lua/open_session.h"
 #include "lua/recipe_files.h"
 #include "repl/interrupt.h"
 #include "train/json_string.h"
 #include "train/run_folder.h"
 #include "verbs/define.h"
 #include "verbs/support/report.h"
+#include "verbs/support/run_recipe.h"
 #include "verbs/support/run_record.h"
 #include "verbs/support/run_summary.h"
 #include "verbs/support/text_table.h"
@@ -50,7 +54,7 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
 // One training of the sweep.
 struct Trial {
   Settings settings;
-  int64_t seed = 1;
+  int64_t seed = 1;  // of --seeds; the key seed of the settings comes before it
   std::string folder;
   pid_t pid = 0;      // while it runs
   int code = -1;      // how it ended; -1: it has not
@@ -71,11 +75,20 @@ std::vector<std::string> ValuesOf(const std::string& text) {
   return values;
 }
 
+constexpr char kSeed[] = "seed";
+
+// What the trial's settings say of the seed; null: nothing.
+const std::string* SeedOf(const Settings& settings) {
+  const auto found = std::find_if(settings.begin(), settings.end(), [](const auto& s) { return s.first == kSeed; });
+  return found == settings.end() ? nullptr : &found->second;
+}
+
 // The name of a trial's folder: the same settings always have the same one.
 std::string FolderName(const Trial& trial) {
   std::string name;
   for (const auto& [key, value] : trial.settings) absl::StrAppend(&name, key, "=", value, ",");
-  absl::StrAppend(&name, "seed=", trial.seed);
+  if (SeedOf(trial.settings) == nullptr) absl::StrAppend(&name, "seed=", trial.seed, ",");
+  name.pop_back();
   std::string safe;
   for (const char c : name) {
     if (absl::ascii_isalnum(static_cast<unsigned char>(c)) || std::string("=,._-+").find(c) != std::string::npos)
@@ -98,7 +111,31 @@ class Sweep {
     const std::string file = recipe.substr(recipe.rfind('/') + 1);
     out_ =
         command_.Given("out") ? command_.String("out") : absl::StrCat("runs/sweep-", absl::StripSuffix(file, ".lua"));
-    RETURN_IF_ERROR(MakeTrials());
+    return MakeTrials();
+  }
+
+  // Loads the recipe with the first trial's settings, so that a name which it does not have ends the sweep before a
+  // training begins; gives the exit code. The recipe runs in a process of its own, and leaves nothing of it here.
+  int TryRecipe() const {
+    std::fflush(nullptr);
+    const pid_t pid = fork();
+    if (pid < 0) return Report(absl::ErrnoToStatus(errno, "cannot start a process"));
+    if (pid == 0) {
+      if (const int null = open("/dev/null", O_WRONLY); null >= 0) dup2(null, STDOUT_FILENO);
+      SessionOptions options = OptionsOf(command_);
+      options.verb = "train";
+      options.overrides = trials_[0].settings;
+      auto session = OpenSession(std::move(options));
+      _exit(Report(session.ok() ? CallVerb(**session, "load") : session.status()));
+    }
+    int status = 0;
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (WIFEXITED(status)) return WEXITSTATUS(status);
+    return Report(absl::InternalError(absl::StrCat(command_.positional[0], " ended by signal ", WTERMSIG(status))));
+  }
+
+  Status Begin() {
     RETURN_IF_ERROR(MakeFolders(out_));
     int64_t done = 0;
     for (Trial& trial : trials_) {
@@ -157,11 +194,11 @@ class Sweep {
     std::vector<std::string> titles;
     std::vector<size_t> varied;
     for (size_t k = 0; k < trials_[0].settings.size(); ++k) {
-      if (!Varies(k)) continue;
+      if (!Varies(k) || trials_[0].settings[k].first == kSeed) continue;  // the seed has a column of its own
       varied.push_back(k);
       titles.push_back(trials_[0].settings[k].first);
     }
-    titles.insert(titles.end(), {"seed", "best", "last loss", "steps", "state", "run"});
+    titles.insert(titles.end(), {kSeed, "best", "last loss", "steps", "state", "run"});
     TextTable table(titles);
     for (const Row& row : rows) {
       const std::string state = StateOf(*row.trial);
@@ -173,7 +210,7 @@ class Sweep {
       for (const size_t k : varied) cells.push_back(row.trial->settings[k].second);
       const auto number = [](const std::optional<double>& v) { return v ? absl::StrFormat("%.5g", *v) : "-"; };
       cells.insert(cells.end(),
-                   {absl::StrCat(row.trial->seed),
+                   {SeedText(*row.trial),
                     row.run.best_key.empty() ? "-" : absl::StrCat(row.run.best_key, " ", number(row.run.best)),
                     number(row.run.loss), absl::StrCat(row.run.steps), state, row.trial->folder});
       table.Add(cells);
@@ -191,13 +228,23 @@ class Sweep {
         return absl::InvalidArgumentError(
             absl::StrCat("sweep: ", key, " is given twice; give all its values in one: ", key, "=A,B"));
       }
+      if (key == kSeed && command_.Given("seeds"))
+        return absl::InvalidArgumentError(absl::StrCat("sweep: seed=", text, " and --seeds: give one of them"));
+      std::set<std::string> distinct;
+      const std::vector<std::string> values = ValuesOf(text);
+      for (const std::string& value : values) {
+        if (value.empty()) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("sweep: ", key, "=", text, " has an empty value; expected such as ", key, "=A,B"));
+        }
+        if (!distinct.insert(value).second) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("sweep: ", key, "=", text, " has ", value, " twice; give each value once"));
+        }
+      }
       std::vector<Settings> longer;
       for (const Settings& settings : all) {
-        for (const std::string& value : ValuesOf(text)) {
-          if (value.empty()) {
-            return absl::InvalidArgumentError(
-                absl::StrCat("sweep: ", key, "=", text, " has an empty value; expected such as ", key, "=A,B"));
-          }
+        for (const std::string& value : values) {
           longer.push_back(settings);
           longer.back().emplace_back(key, value);
         }
@@ -229,6 +276,11 @@ class Sweep {
     return std::count_if(trials_.begin(), trials_.end(), [](const Trial& trial) { return trial.pid > 0; });
   }
 
+  static std::string SeedText(const Trial& trial) {
+    const std::string* const own = SeedOf(trial.settings);
+    return own != nullptr ? *own : absl::StrCat(trial.seed);
+  }
+
   static std::string MessagesOf(const Trial& trial) { return trial.folder + ".err"; }
 
   std::string StateOf(const Trial& trial) const {
@@ -240,12 +292,16 @@ class Sweep {
 
   static void PrintJson(const Trial& trial, const RunSummary& run, const std::string& state) {
     std::string line = "{";
-    for (const auto& [key, value] : trial.settings)
-      absl::StrAppend(&line, JsonString(key), ":", JsonString(value), ",");
+    for (const auto& [key, value] : trial.settings) {
+      if (key != kSeed) absl::StrAppend(&line, JsonString(key), ":", JsonString(value), ",");
+    }
+    const std::string seed = SeedText(trial);
+    int64_t number_of_seed = 0;
     const auto number = [](const std::optional<double>& v) { return v ? absl::StrFormat("%.9g", *v) : "null"; };
-    absl::StrAppend(&line, "\"seed\":", trial.seed, ",\"best_metric\":", JsonString(run.best_key),
-                    ",\"best\":", number(run.best), ",\"loss\":", number(run.loss), ",\"steps\":", run.steps,
-                    ",\"state\":", JsonString(state), ",\"run\":", JsonString(trial.folder), "}");
+    absl::StrAppend(&line, "\"seed\":", absl::SimpleAtoi(seed, &number_of_seed) ? seed : JsonString(seed),
+                    ",\"best_metric\":", JsonString(run.best_key), ",\"best\":", number(run.best),
+                    ",\"loss\":", number(run.loss), ",\"steps\":", run.steps, ",\"state\":", JsonString(state),
+                    ",\"run\":", JsonString(trial.folder), "}");
     std::printf("%s\n", line.c_str());
   }
 
@@ -266,7 +322,8 @@ class Sweep {
     if (const Status cleared = Clear(*trial); !cleared.ok()) return Fail(trial, cleared);
     std::vector<std::string> words = {"mslua", "train", command_.positional[0]};
     for (const auto& [key, value] : trial->settings) words.push_back(absl::StrCat(key, "=", value));
-    words.insert(words.end(), {"--seed", absl::StrCat(trial->seed), "--out", trial->folder, "--progress", "off"});
+    if (SeedOf(trial->settings) == nullptr) words.insert(words.end(), {"--seed", absl::StrCat(trial->seed)});
+    words.insert(words.end(), {"--out", trial->folder, "--progress", "off"});
     for (const char* flag : {"preset", "device"}) {
       if (command_.Given(flag)) words.insert(words.end(), {absl::StrCat("--", flag), command_.String(flag)});
     }
@@ -325,6 +382,8 @@ class Sweep {
 int RunSweep(const cli::CommandLine& command) {
   Sweep sweep(command);
   if (const Status prepared = sweep.Prepare(); !prepared.ok()) return Report(prepared);
+  if (const int code = sweep.TryRecipe(); code != kExitOk) return code;
+  if (const Status begun = sweep.Begin(); !begun.ok()) return Report(begun);
   sweep.Run();
   return sweep.Print();
 }

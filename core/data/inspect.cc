@@ -1,6 +1,10 @@
 #include "core/data/inspect.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -46,6 +50,7 @@ DataReport InspectAs(const SourceDef& def, const std::string& path, bool verify)
   if (def.Find("usage") != nullptr) usages = {"train", "test"};
   for (const std::string& usage : usages) {
     FieldMap fields = def.inspect;
+    if (def.inspect_at != nullptr) fields.merge(def.inspect_at(path));
     fields[def.PathField()->name] = path;
     if (def.Find("usage") != nullptr) fields["usage"] = usage;
     const StatusOr<std::unique_ptr<Reader>> reader = OpenSource(Source(def.kind, std::move(fields)));
@@ -68,6 +73,10 @@ DataReport InspectAs(const SourceDef& def, const std::string& path, bool verify)
 }  // namespace
 
 StatusOr<DataReport> Inspect(const std::string& path, bool verify, const std::string& wanted) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error))
+    return absl::NotFoundError(
+        absl::StrCat("'", path, "' is no dataset: ", std::strerror(error ? error.value() : ENOENT)));
   std::vector<const SourceDef*> defs;
   for (const SourceDef& def : Sources()) {
     if (def.fits != nullptr) defs.push_back(&def);

@@ -146,6 +146,8 @@ struct SourceDef {
   std::string expects;    // "the files of MNIST", for the message about a path that holds nothing
   int order = 0;          // sources are tried in this order: 0 by fixed names, 1 by ending, 2 and above any file
   FieldMap inspect = {};  // fields beside path and usage
+  // Further fields, which follow from what is at the path; null: none.
+  std::function<FieldMap(const std::string& path)> inspect_at;
 
   // For `mslua data make`: writes a stand-in into the folder `path`; null: there is none.
   std::function<Status(const std::string& path, const MakeOptions& options)> make;

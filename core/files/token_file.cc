@@ -47,6 +47,13 @@ StatusOr<absl::optional<TokenFileHeader>> ReadTokenHeader(const InputFile& file)
   return absl::make_optional(header);
 }
 
+bool HasTokenHeader(const std::string& path) {
+  const auto file = InputFile::Open(path);
+  if (!file.ok()) return false;
+  const auto header = ReadTokenHeader(**file);
+  return header.ok() ? header->has_value() : absl::IsDataLoss(header.status());
+}
+
 Status WriteTokenFile(const std::string& path, absl::Span<const int32_t> tokens, int64_t width) {
   if (tokens.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": ", tokens.size(), " tokens; a file has at most ",

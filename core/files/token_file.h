@@ -25,6 +25,9 @@ inline int64_t TokenWidth(int64_t vocab_size) { return vocab_size <= int64_t{1} 
 // version.
 StatusOr<absl::optional<TokenFileHeader>> ReadTokenHeader(const InputFile& file);
 
+// Whether the file begins with a header, that of a damaged file too. False for what cannot be read.
+bool HasTokenHeader(const std::string& path);
+
 // Writes the file with a header, atomically. INVALID_ARGUMENT: more tokens than a header can tell, or an id that has
 // not the width.
 Status WriteTokenFile(const std::string& path, absl::Span<const int32_t> tokens, int64_t width);

@@ -199,6 +199,11 @@ local known = {
   auc = { kind = "mean", sums = score_bins, finish = area },
 }
 
+--- Whether there is a metric of that name besides those that a recipe defines.
+---@param name string
+---@return boolean
+function M.is_known(name) return known[name] ~= nil end
+
 -- The loss of each row; of the whole batch, a scalar, where the loss knows no rows.
 local function loss_rows(loss_fn, output, label)
   local knows_rows = type(loss_fn) ~= "function" and loss_fn.rows

@@ -1,5 +1,6 @@
 --- ms.Model: a network with its loss, optimizer and metrics; train, eval and predict (mindspore.train.Model).
 local args = require "mslua.args"
+local arity = require "mslua.arity"
 local callbacks = require "mslua.callbacks"
 local class = require "mslua.class"
 local core = require "mslua.core"
@@ -100,7 +101,11 @@ end
 local function forward_of(self)
   local network, loss_fn = self.network, self.loss_fn
   if not loss_fn then
-    return function(...) return check_loss(network.class_name, network(...)) end
+    return function(...)
+      arity.check(network.class_name, "no loss is given (loss of a recipe, loss_fn of ms.Model), so the network gets "
+        .. "all columns of a batch and gives the loss", network.construct, 1, ...)
+      return check_loss(network.class_name, network(...))
+    end
   end
   local is_function = type(loss_fn) == "function"
   local who = is_function and "the loss function" or loss_fn.class_name

@@ -185,14 +185,21 @@ function M.params(...)
   })
 end
 
+--- The path on which `require` finds the neighbours of a recipe, then what package.path has.
+---@param recipe? string
+---@return string
+function M.path_beside(recipe)
+  local folder = recipe and recipe:match "^(.*)/" or "."
+  return folder .. "/?.lua;" .. folder .. "/?/init.lua;" .. package.path
+end
+
 --- What a written configuration starts from; its first line calls this (Recipe:config_text).
 --- `from`: the recipe it came from, whose neighbours `require` finds.
 ---@param base {params: table?, leaves: table?, from: string?, origins: table<string, string>?}
 function M.resolved(...)
   local base = arity.take("resolved", 1, ...)
   state.base = base
-  local folder = base.from and base.from:match "^(.*)/" or "."
-  package.path = folder .. "/?.lua;" .. folder .. "/?/init.lua;" .. package.path
+  package.path = M.path_beside(base.from)
 end
 
 --- What was declared and set: for ms.recipe, `recipes show` and the run folder's config.lua.

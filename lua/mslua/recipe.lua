@@ -11,6 +11,7 @@ local errors = require "mslua.errors"
 local frames = require "mslua.frames"
 local literal = require "mslua.literal"
 local locate = require "mslua.locate"
+local metric_names = require "mslua.metrics"
 local parallel_context = require "mslua.parallel_context"
 local params = require "mslua.params"
 local several = require "mslua.steps"
@@ -254,9 +255,38 @@ end
 
 local sources = {}
 
---- Reads a recipe's file for a process that will not be able to open files any more.
+-- Reads the files of the modules that `source` requires by name, and of those that they require; gives {path, source}
+-- by name. `own` has the paths of the recipe itself.
+local function read_modules(source, path, own)
+  local modules, rest = {}, { source }
+  while #rest > 0 do
+    for name in table.remove(rest):gmatch "require%s*%(?%s*[\"']([^\"'\n]+)[\"']" do
+      local found = not modules[name] and package.searchpath(name, path)
+      local text = found and not own[found] and M.source(found)
+      if text then
+        modules[name] = { found, text }
+        rest[#rest + 1] = text
+      end
+    end
+  end
+  return modules
+end
+
+--- Reads a recipe's file, and those of the modules that it requires by name, for a process that will not be able to
+--- open files any more.
 ---@param path string
-function M.read_ahead(path) sources[path] = M.source(path) end
+function M.read_ahead(path)
+  sources[path] = M.source(path)
+  if not sources[path] then return end
+  local from = sources[path]:match '^require%("mslua%.params"%)%.resolved .-from = "([^"\n]*)"'  -- Recipe:config_text
+  local modules = read_modules(sources[path], from and params.path_beside(from) or package.path,
+    { [path] = true, ["./" .. path] = true, [from or path] = true, ["./" .. (from or path)] = true })
+  -- Where the loader of files is: behind the library.
+  table.insert(package.loaders, 4, function(name)
+    local module = modules[name]
+    if module then return assert(loadstring(module[2], "@" .. module[1])) end
+  end)
+end
 
 --- The text of a recipe: of a file, or of the library's recipe of that name.
 ---@param path string
@@ -318,6 +348,8 @@ end
 -- Takes the limits of metrics and of the steps' losses out of `expect`: a list of {name of the result, "above" or
 -- "below", limit}.
 local function take_limits(values)
+  local expects = {}
+  for _, field in ipairs(expect) do expects[field[1]] = true end
   local metrics, losses, limits = {}, {}, {}
   for _, step in ipairs(type(values.steps) == "table" and values.steps or {}) do
     if type(step) == "table" then losses[tostring(step.name) .. "_loss"] = true end
@@ -334,9 +366,12 @@ local function take_limits(values)
     local found = metrics[name] and "eval_" .. name or losses[name] and name
     if (side == "above" or side == "below") and found and key ~= "top1_above" then
       if type(limit) ~= "number" then
-        report(("expect: %s: expected a number, got %s"):format(key, errors.show(limit)), { "expect", key })
+        report(("%s: expected a number, got %s"):format(key, errors.show(limit)), { "expect", key })
       end
       limits[#limits + 1] = { found, side, limit }
+    elseif (side == "above" or side == "below") and metric_names.is_known(name) and not expects[key] then
+      report(("%s: eval.metrics has no %s: add it, eval = { metrics = { %q } }"):format(key, name, name),
+        { "expect", key })
     else
       rest[key] = limit
     end

@@ -179,10 +179,50 @@ local function train(recipe)
   return model:train(a)
 end
 
+-- Flags that do not go together. Nothing is saved by --fast-dev-run; with --resume, --out says where to resume from.
+local function check_train_flags()
+  local flags = core.options
+  if not flags.fast_dev_run then return end
+  if flags.max_steps then
+    params.usage_error("--fast-dev-run=%d and --max-steps %d: both say how many steps to make: give one of them",
+      flags.fast_dev_run, flags.max_steps)
+  end
+  if flags.out and not flags.resume then
+    notice(("note: --out %s has no effect: --fast-dev-run saves nothing"):format(flags.out))
+  end
+end
+
+-- The run folder whose config.lua the recipe is, with "/" at its end; nil: it is another file.
+local function own_run()
+  local folder = params.state().base and ("/" .. core.options.file):match "^(.*/)config%.lua$"
+  return folder and folder:sub(2)
+end
+
 --- `mslua train R`.
 function M.train()
-  train(M.load())
+  check_train_flags()
+  local recipe, flags = M.load(), core.options
+  -- `train RUN/config.lua --resume` continues that run.
+  local run = (flags.resume == "last" or flags.resume == "best") and not flags.out and own_run()
+  if run and files.is_file(run .. "lock") then flags.out = run == "" and "." or run:sub(1, -2) end
+  train(recipe)
   return 0
+end
+
+-- Refuses what `expect` says of evaluations where none is made.
+local function check_evaluated(recipe)
+  local needs = recipe.expect.eval_loss_below and "eval_loss_below" or recipe.expect.top1_above and "top1_above"
+  for _, limit in ipairs(recipe.limits) do
+    local metric = limit[1]:match "^eval_(.+)$"
+    needs = needs or metric and ("%s_%s"):format(metric, limit[2])
+  end
+  for _, callback in ipairs(recipe.callbacks) do
+    if class.is(callback, callbacks.EvalCallback) then return end
+  end
+  if needs and not recipe.eval_dataset then
+    errors.fail_at({ "expect", needs }, "expect: %s is of an evaluation, and the recipe has no eval_dataset: add one",
+      needs)
+  end
 end
 
 --- `mslua verify R`: trains and compares with the recipe's expect; 8 when it is not met.
@@ -191,6 +231,7 @@ function M.verify()
   if #recipe.limits == 0 and (not recipe.expect or not next(recipe.expect)) then
     error(("%s: the recipe has no expect"):format(core.options.file), 0)
   end
+  check_evaluated(recipe)
   local found, code = train(recipe):metrics(), 0
   local checks = {
     { "loss", "below", recipe.expect.loss_below },
@@ -264,9 +305,8 @@ end
 -- Where `last` and `best` are for who only reads them: in the recipe's own directory, or in the run folder whose
 -- config.lua the recipe is; nil: in the last run.
 local function checkpoint_directory(recipe)
-  local own = recipe.checkpoint and recipe.checkpoint.directory
-  local folder = params.state().base and ("/" .. core.options.file):match "^(.*/)config%.lua$"
-  return own or folder and folder:sub(2) .. "ckpt" or nil
+  local own, run = recipe.checkpoint and recipe.checkpoint.directory, own_run()
+  return own or run and run .. "ckpt" or nil
 end
 
 -- Gives the network the weights that --ckpt names, and says which they are; gives their step.
@@ -369,6 +409,11 @@ local function generating()
   elseif files.is_folder(flags.file) then
     if flags.ckpt_given then
       params.usage_error("--ckpt is for a recipe, %s is a folder with its weights", flags.file)
+    end
+    local first = flags.overrides[1]
+    if first or flags.preset then
+      params.usage_error("%s has no effect: %s is a folder with weights and not a recipe",
+        first and first[1] .. "=" .. first[2] or "--preset " .. flags.preset, flags.file)
     end
     local net = pretrained.from_pretrained(flags.file, dtype_flag[flags.dtype])
     local eos = net.pretrained.config.eos_token_id
@@ -631,6 +676,9 @@ end
 --- `mslua prof R`: where the time of a step goes.
 function M.prof()
   local flags = core.options
+  if flags.steps_only and flags.trace then
+    params.usage_error "--steps-only times whole steps alone, and --trace writes the operators of one: leave one out"
+  end
   core.trainer(train_spec(M.load())):profile {
     steps = flags.steps, steps_only = flags.steps_only, json = flags.json, trace = flags.trace,
   }

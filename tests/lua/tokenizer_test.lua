@@ -83,6 +83,16 @@ case("conversations follow the known templates", function()
   equal(select(2, t:chat(messages, folder .. "/mine.lua")), "<s>Hi <|im_end|>")
 end)
 
+case("a template that appends no text is an error at its line", function()
+  put("none.lua", "return function(messages, chat)\n  chat.text(messages[1].content)\n"
+    .. "  chat.template(chat.roles.eos)\nend")
+  fails("none.lua:3: chat.template: expected a text, got nil; chat.roles has only what the tokenizer's files say",
+    function() tokenizer("{}"):chat { messages = { { role = "user", content = "x" } }, template = "none.lua" } end)
+  put("number.lua", "return function(messages, chat)\n  chat.text(3)\nend")
+  fails("number.lua:2: chat.text: expected a text, got 3",
+    function() tokenizer("{}"):chat { messages = { { role = "user", content = "x" } }, template = "number.lua" } end)
+end)
+
 case("a conversation without a known template is an error that shows it", function()
   local t = tokenizer [[{"chat_template": "{{ messages | tojson }}"}]]
   local messages = { { role = "user", content = "Hi" } }

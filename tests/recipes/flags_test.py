@@ -385,7 +385,7 @@ ROWS = {
     "sched --host": (None, ["sched", "--workers", "1", "--host", "203.0.113.7"],
                      lambda b, w: w.code not in (0, None) and "203.0.113.7" in w.all),
     "sched --port": (None, ["sched", "--workers", "1", "--port", "70000"],
-                     lambda b, w: w.code not in (0, None) and "70000" in w.all),
+                     says("--port expects a whole number from 0 to 65535, got 70000", 2)),
     "sched --heartbeat-timeout": (None, ["sched", "--workers", "1", "--heartbeat-timeout", "0.5"],
                                   says("--heartbeat-timeout expects", 2)),
     "sched --workers": (["sched"], [], lambda b, w: b.code not in (0, None)
@@ -496,6 +496,11 @@ def main():
                 break
             time.sleep(0.1)
         failed += [name for name in sorted(ROWS) if ROWS[name][2] and not check(name)]
+        for value in ("-1", "nan"):
+            refused = mslua(["attach", "--rw", "-e", ".set lr=" + value])
+            if refused.code == 0 or ".set lr: expected a finite number, at least 0" not in refused.all:
+                print("attach accepts a rate of %s: %s" % (value, refused))
+                failed.append(".set lr=" + value)
         stopped = mslua(["stop", "--now"])
         job.wait(60)
         if stopped.code != 0 or any(f.endswith(".ckpt") for f in os.listdir("job/ckpt")):

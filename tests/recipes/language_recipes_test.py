@@ -102,8 +102,12 @@ def translation():
     shutil.copytree("pairs", "short")
     put("short/val.de", "ein Hund.\n")
     smoke("train", "transformer_en_de", "data_path=short", code=2, says="val.en has 40 lines and val.de has 1")
-    put("short/val.de", "ein Hund.\n" * 39 + "ein " * 60 + "\n")
-    smoke("train", "transformer_en_de", "data_path=short", code=2, says="short/val: pair 40 has")
+    put("short/val.de", "ein Hund.\n" * 39 + "ein " * 400 + "\n")
+    said = smoke("train", "transformer_en_de", "data_path=short", code=2, says="short/val: pair 40 has")
+    assert "expected 1 to block = 192; give a larger block" in said, said
+    # The longest sentences of Multi30k have about 200 characters.
+    put("short/val.de", "ein Hund.\n" * 39 + "ein " * 50 + "\n")
+    smoke("train", "transformer_en_de", "data_path=short", "train.max_steps=1", "eval.every_epochs=9")
     with open("short/val.en", "wb") as f:
         f.write(b"a dog.\xff\n" * 40)
     smoke("train", "transformer_en_de", "data_path=short", code=3, says="short/val.en: not UTF-8 at byte 6 (0xff)")

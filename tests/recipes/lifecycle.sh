@@ -72,6 +72,15 @@ run train --out back
 expect "a second run in one folder" 0 "the logs and metrics of an earlier training: they are in back/earlier-1"
 cmp back/earlier-1/rank_0.log earlier.log || fail "a second run in one folder: the earlier log has changed"
 [ "$(grep -c ^epoch back/rank_0.log)" = 32 ] || fail "a second run in one folder: $(cat back/rank_0.log)"
+# Fewer ranks than before: no record of the others stays beside the new ones.
+run train -n 2 --out fewer epochs=1 parallel.parallel_mode=data_parallel --profile 2:1
+expect "two ranks" 0 "profiled steps"
+run train --out fewer epochs=1
+expect "fewer ranks in one folder" 0 "the logs and metrics of an earlier training: they are in fewer/earlier-1"
+for name in rank_1.log rank_0.env rank_1.env trace; do
+  [ ! -e fewer/$name ] || fail "fewer ranks in one folder: $name of the earlier training stays: $(ls fewer)"
+  [ -e fewer/earlier-1/$name ] || fail "fewer ranks in one folder: $name is not kept: $(ls fewer/earlier-1)"
+done
 touch -d 2040-01-01 back/ckpt/mlp-*/MANIFEST.json back/ckpt/mlp-*
 touch -d 2001-01-01 back/ckpt/mlp_1-*/MANIFEST.json back/ckpt/mlp_1-*
 run train --out back epochs=9 --resume --max-steps 33

@@ -76,6 +76,26 @@ def check_compare():
     error(mslua("runs", "compare", "runs/a", "nosuch"), "'nosuch' is no run folder")
 
 
+def check_others():
+    """A folder that holds more than its run is kept."""
+    check(mslua("train", "recipe.lua", "--out", "runs/nest").returncode == 0, "nest trains")
+    check(mslua("train", "recipe.lua", "--out", "runs/nest/inner").returncode == 0, "inner trains")
+    check(mslua("train", "recipe.lua", "--out", "runs/nest").returncode == 0, "nest trains again")
+    error(mslua("runs", "rm", "runs/b", "runs/nest"), "runs/nest holds more than its run: inner;",
+          "nothing was removed")
+    check(os.path.exists("runs/nest/inner/lock") and os.path.exists("runs/b/lock"), os.listdir("runs"))
+    os.rename("runs/nest/inner", "runs/nest/earlier-1/inner")
+    error(mslua("runs", "rm", "runs/nest"), "earlier-1/inner")
+    shutil.rmtree("runs/nest/earlier-1/inner")
+    for name in ("notes.txt", "rank_x.log", "earlier-old"):
+        with open("runs/nest/" + name, "w", encoding="utf-8") as out:
+            out.write("mine\n")
+    error(mslua("runs", "rm", "runs/nest"), "its run: earlier-old, notes.txt, rank_x.log;", "rm -r")
+    for name in ("notes.txt", "rank_x.log", "earlier-old"):
+        os.remove("runs/nest/" + name)
+    check(mslua("runs", "rm", "runs/nest").returncode == 0 and not os.path.exists("runs/nest"), os.listdir("runs"))
+
+
 def check_remove():
     error(mslua("runs", "rm"), "rm")
     error(mslua("runs", "rm", "runs/b", "runs/not a run"), "is no run folder: it has no lock", "nothing was removed")
@@ -83,6 +103,7 @@ def check_remove():
     os.symlink("a", "runs/link")
     error(mslua("runs", "rm", "runs/link"), "symbolic link")
     check(os.path.exists("runs/b/lock"), "runs/b is kept")
+    check_others()
     job = subprocess.Popen([MSLUA, "train", "recipe.lua", "nap=true", "epochs=100000", "--out", "runs/on"],
                            env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

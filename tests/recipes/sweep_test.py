@@ -63,14 +63,28 @@ def check_combinations():
     check([run for run in before if before[run] != after[run]] == [found[3]["run"]], "only that one is trained")
 
 
+def check_seed():
+    done = sweep("seed=3,4", "--out", "seeds", "--json")
+    found = rows(done)
+    check(done.returncode == 0 and sorted(r["seed"] for r in found) == [3, 4], done)
+    check(all(line.count('"seed"') == 1 for line in done.stdout.splitlines()), done)
+    check(sorted(os.listdir("seeds")) == ["seed=3", "seed=4"], os.listdir("seeds"))
+    check(found[0]["loss"] != found[1]["loss"], "the seeds give other losses")
+    table = sweep("seed=3,4", "--out", "seeds").stdout.splitlines()
+    check(table[0].split().count("seed") == 1 and {line.split()[0] for line in table[1:]} == {"3", "4"}, table)
+
+
 def check_failures():
     one = sweep("lr=0.1", "fails=true,false", "--out", "some")
     lines = one.stdout.splitlines()
     check(lines[0].split()[:2] == ["fails", "seed"], "what is the same in all trainings is no column")
     check(one.returncode == 2 and len(lines) == 3, one)
     check("done" in lines[1] and "failed: recipe.lua:7: the callback fails" in lines[2], one)
-    unknown = sweep("nosuch=1,2", "--out", "unknown", "--json")
-    check(unknown.returncode == 2 and all("nosuch" in r["state"] for r in rows(unknown)), unknown)
+    for words, says in ((["nosuch=1,2"], "unknown parameter 'nosuch'"), (["lr=0.1,0.1"], "has 0.1 twice"),
+                        (["seed=1,2", "--seeds", "2"], "seed=1,2 and --seeds: give one of them")):
+        bad = sweep(*words, "--out", "refused", "--json")
+        check(bad.returncode == 2 and bad.stdout == "" and says in bad.stderr and bad.stderr.count("\n") == 1, bad)
+        check(not os.path.exists("refused"), "nothing is made")
     for words in (["lr=1,,2"], ["lr=1", "lr=2"], ["--seeds", "0"]):
         bad = sweep(*words)
         check(bad.returncode == 2 and bad.stdout == "" and bad.stderr.count("mslua: error: ") == 1, bad)
@@ -100,6 +114,7 @@ def main():
     with open("recipe.lua", "w", encoding="utf-8") as out:
         out.write(RECIPE)
     check_combinations()
+    check_seed()
     check_failures()
     check_interrupt()
     shutil.rmtree(SOCKETS, ignore_errors=True)

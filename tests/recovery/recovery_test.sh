@@ -47,6 +47,7 @@ expect "a loop" 5 "3 times in the same way"
 expect "a loop" 5 "was killed by signal 9"
 run "$mslua" train "$recipe" -n 2 --recover --max-restarts 1 --out limit dies=7
 expect "a limit" 5 "--max-restarts"
+[ "$(echo "$out" | grep -c "the job has started again")" = 1 ] || { echo "a limit: said twice: $out"; failed=1; }
 count "a limit" 1 "the job starts again"
 
 # What would come back ends the job at once.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -45,7 +46,7 @@ int64_t StartOf(const std::string& folder) {
   while (const dirent* entry = readdir(entries)) {
     absl::string_view name = entry->d_name;
     int64_t seconds = 0;
-    if (!absl::ConsumePrefix(&name, "events.out.tfevents.")) continue;
+    if (!absl::ConsumePrefix(&name, kRunTensorBoard)) continue;
     std::from_chars(name.data(), name.data() + name.size(), seconds);
     if (seconds > 0 && (start == 0 || seconds < start)) start = seconds;
   }
@@ -72,6 +73,23 @@ void ReadOutcome(RunSummary* run) {
 bool IsRunFolder(const std::string& folder) {
   return Exists(absl::StrCat(folder, "/", kRunLock)) &&
          (Exists(absl::StrCat(folder, "/", kRunMetrics)) || Exists(absl::StrCat(folder, "/rank_0.log")));
+}
+
+std::vector<std::string> BesideRun(const std::string& folder) {
+  std::set<std::string> found;
+  std::string path = folder;
+  char* const paths[] = {path.data(), nullptr};
+  FTS* const tree = fts_open(paths, FTS_PHYSICAL | FTS_NOCHDIR, nullptr);
+  if (tree == nullptr) return {};
+  while (FTSENT* const entry = fts_read(tree)) {
+    if (entry->fts_level == 0 || entry->fts_info == FTS_DP) continue;
+    const bool other = entry->fts_level == 1 && !IsNameOfRun(entry->fts_name);
+    if (other) fts_set(tree, entry, FTS_SKIP);
+    if (other || (entry->fts_info == FTS_D && IsRunFolder(entry->fts_path)))
+      found.insert(std::string(entry->fts_path).substr(folder.size() + 1));
+  }
+  fts_close(tree);
+  return {found.begin(), found.end()};
 }
 
 std::string BestKey(const RunRecord& record, bool* more) {

@@ -17,9 +17,9 @@ StatusOr<Answer> Set(Steering& steering, const Request& request, const TrainStat
   if (equals == std::string::npos) return absl::InvalidArgumentError("usage: .set lr=V or lr=schedule");
   const std::string name = text.substr(0, equals), value = text.substr(equals + 1);
   double v = std::nan("");
-  if (value != "schedule" && (!absl::SimpleAtod(value, &v) || !std::isfinite(v)))
+  if (value != "schedule" && (!absl::SimpleAtod(value, &v) || !std::isfinite(v) || v < 0))
     return absl::InvalidArgumentError(
-        absl::StrCat(".set ", name, ": expected a number or 'schedule', got '", value, "'"));
+        absl::StrCat(".set ", name, ": expected a finite number, at least 0, or 'schedule', got '", value, "'"));
   double before = std::nan("");
   std::vector<std::string> names;
   for (size_t i = 0; i < trainer.scalars().size(); ++i) {

@@ -1,6 +1,7 @@
 // CIFAR-100.
 #include "core/data/cifar.h"
 #include "core/data/file.h"
+#include "core/files/token_file.h"
 
 namespace mslua::data {
 namespace {
@@ -16,6 +17,11 @@ const CifarFlavour& Flavour() {
   return flavour;
 }
 
+// A folder of tokens has a train.bin too, and val.bin where CIFAR-100 has test.bin.
+bool Fits(const std::string& path) {
+  return IsFolder(path) && !IsFile(path + "/val.bin") && !HasTokenHeader(path + "/train.bin");
+}
+
 }  // namespace
 
 MSLUA_SOURCE(cifar100) {
@@ -24,7 +30,7 @@ MSLUA_SOURCE(cifar100) {
   def.doc = "CIFAR-100: image, coarse_label, fine_label.";
   def.fields = {PathField("dataset_dir", "folder of train.bin and test.bin, or of train and test"), UsageField()};
   def.open = [](const Fields& fields) { return OpenCifar(Flavour(), fields); };
-  def.fits = IsFolder;
+  def.fits = Fits;
   def.expects = "the files of CIFAR-100";
   return def;
 }

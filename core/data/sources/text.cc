@@ -327,10 +327,17 @@ MSLUA_SOURCE(text) {
       "width, as `mslua data tokenize` writes them.";
   def.fields = TextFields();
   def.open = [](const Fields& fields) { return TextReader::Open(Text(fields)); };
-  def.fits = [](const std::string& path) { return IsFile(path) || IsFile(path + "/input.txt"); };
-  def.expects = "a text (file, or folder with input.txt)";
+  def.fits = [](const std::string& path) {
+    return IsFile(path) || IsFile(path + "/input.txt") || HasTokenHeader(path + "/train.bin");
+  };
+  def.expects = "a text (file, or folder with input.txt, or with the train.bin of mslua data tokenize)";
   def.order = 3;
   def.inspect = {{"block", 1}};
+  def.inspect_at = [](const std::string& path) {
+    const bool characters = IsFile(path + "/input.txt");
+    const bool tokens = !characters && HasTokenHeader(IsFile(path) ? path : path + "/train.bin");
+    return tokens ? FieldMap{{"format", "tokens"}} : FieldMap();
+  };
   def.make = Make;
   return def;
 }

@@ -1,4 +1,5 @@
 #include "core/base/input_file.h"
+#include "core/data/inspect.h"
 #include "core/data/testing/source_testing.h"
 #include "core/files/token_file.h"
 #include "gmock/gmock.h"
@@ -64,6 +65,29 @@ TEST(TextTest, SeveralFilesAreOneText) {
   Put(path + "/c", "abc");
   FieldMap characters{{"dataset_files", files}, {"block", 4}, {"usage", "all"}};
   EXPECT_THAT(Window(**Open("text", characters), 0), ElementsAre(0, 1, 0, 1, 2));
+}
+
+TEST(TextTest, InspectFindsTokens) {
+  const std::string path = Folder("tokenized");
+  ASSERT_TRUE(WriteTokenFile(path + "/train.bin", {3, 4, 5, 6, 7}, 2).ok());
+  ASSERT_TRUE(WriteTokenFile(path + "/val.bin", {3, 4}, 2).ok());
+  for (const std::string& place : {path, path + "/train.bin"}) {
+    for (const char* wanted : {"", "text", "cifar100"}) {
+      const auto report = Inspect(place, true, wanted);
+      ASSERT_TRUE(report.ok()) << report.status();
+      EXPECT_EQ(report->kind, "text") << place;
+      EXPECT_TRUE(report->problems.empty()) << report->problems[0];
+    }
+  }
+  const auto report = Inspect(path, true);
+  ASSERT_EQ(report->parts.size(), 2u);
+  EXPECT_EQ(report->parts[0].samples, 4);
+  EXPECT_EQ(report->parts[1].samples, 1);
+  Put(path + "/train.bin", Little(20240520, 4) + Little(1, 4) + Little(5, 4));  // the begin of llm.c's header
+  EXPECT_THAT(Inspect(path, true)->problems, ElementsAre(HasSubstr("its header says 5 tokens of 2 bytes")));
+  // Without headers, as nanoGPT writes them, nothing says how wide tokens are.
+  Put(path + "/train.bin", Little(5, 2));
+  EXPECT_THAT(Message(Inspect(path, true).status()), HasSubstr("is no dataset: expected"));
 }
 
 TEST(TextTest, RowsGoOnFromBatchToBatch) {

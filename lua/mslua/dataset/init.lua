@@ -1,6 +1,7 @@
 --- ms.dataset: sources of samples (mindspore.dataset).
 local core = require "mslua.core"
 local errors = require "mslua.errors"
+local params = require "mslua.params"
 local define = require("mslua.dataset.dataset").define
 local code = require("mslua.dataset.derive").code
 
@@ -10,10 +11,21 @@ local M = {
   config = require "mslua.dataset.config",
 }
 
+-- How to give the path that is "": the recipe's parameters that name a path and are "".
+local function how_to_give()
+  local state, empty = params.state(), {}
+  for _, name in ipairs(errors.names(state.defaults or {})) do
+    if name:find "path$" and state.values[name] == "" then empty[#empty + 1] = name .. "=..." end
+  end
+  if #empty == 0 then empty = { "data_path=..." } end
+  return ("give %s on the command line%s"):format(table.concat(empty, " and "),
+    empty[1] == "data_path=..." and ", or set DATA_PATH" or "")
+end
+
 local function check_path(what)
   return function(path)
     if path ~= "" then return nil end
-    return ("expected %s, got \"\": give data_path=... on the command line, or set DATA_PATH"):format(what)
+    return ("expected %s, got \"\": %s"):format(what, how_to_give())
   end
 end
 

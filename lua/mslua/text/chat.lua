@@ -13,7 +13,7 @@ local M = {}
 ---@class mslua.Chat what a template's `render` gets beside the messages
 ---@field template fun(text: string) appends text of the template, in which special tokens are tokens
 ---@field text fun(text: string) appends what a message says
----@field roles table<string, string> "bos" -> "<s>", as the tokenizer's configuration has them
+---@field roles table<string, string> "bos" -> "<s>", as the tokenizer's configuration has them; others are nil
 ---@field add_generation_prompt boolean whether the text ends where the answer begins
 
 local templates = {}  -- "chatml" -> its module
@@ -81,6 +81,11 @@ function M.render(tokenizer, messages, template, add_generation_prompt)
   local parts = {}
   local function add(of_template)
     return function(text)
+      if type(text) ~= "string" then
+        errors.fail("chat.%s: expected a text, got %s%s", of_template and "template" or "text", errors.show(text),
+          text == nil and of_template and "; chat.roles has only what the tokenizer's files say: write "
+          .. '`chat.roles.eos or "..."`' or "")
+      end
       local last = parts[#parts]
       if last and last.template == of_template then
         last.text = last.text .. text
