@@ -24,7 +24,7 @@ struct Progress {
   Summaries* summaries = nullptr;  // the same
   int64_t epochs = 1, steps_per_epoch = 1;
   Numbers found;                            // "loss" of the last epoch, "eval_loss", ...
-  int64_t evaluations = 0;                  // so far
+  int64_t evaluations = 0;                  // so far, but for one that the end of training alone asks for
   bool stopped = false;                     // by a callback: training is then done, not broken off
   std::vector<const PlannedWork*> planned;  // of the hooks: evaluations, saves
 

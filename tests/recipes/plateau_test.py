@@ -13,19 +13,28 @@ ENVIRONMENT.pop("XDG_RUNTIME_DIR", None)
 RECIPE = """
 local ms = require "mslua"
 local nn = ms.nn
-local p = ms.params { monitor = "eval_loss" }
+local p = ms.params { monitor = "eval_loss", every_steps = 0, min_lr = 0.0, kill = "" }
 local function rows()
   ms.set_seed(3)
   return ms.dataset.NumpySlicesDataset({ ms.rand { 64, 4 }, ms.rand { 64, 1 } }, nil, { shuffle = false,
     num_shards = ms.communication.get_group_size(), shard_id = ms.communication.get_rank() })
     :batch(16 / ms.communication.get_group_size())
 end
+local Kill = ms.Callback:extend "Kill"
+function Kill:on_train_epoch_end(context)
+  if p.kill == "" or context.epoch ~= 6 or ms.communication.get_rank() ~= 1 then return end
+  local killed = io.open(p.kill)
+  if killed then return killed:close() end
+  io.open(p.kill, "w"):close()
+  os.execute "kill -9 $PPID"
+end
 return ms.recipe {
   name = "plateau", seed = 5, network = function() return nn.Dense(4, 1) end, dataset = rows, eval_dataset = rows,
   loss = nn.MSELoss(), optimizer = nn.SGD { learning_rate = 0.5 },
   parallel = { parallel_mode = "data_parallel", gradients_mean = true },
-  train = { epochs = 12, reduce_lr_on_plateau = { monitor = p.monitor, factor = 0.5, patience = 2, min_delta = 0.01 } },
-  checkpoint = { save_checkpoint_steps = 4 },
+  train = { epochs = 12, reduce_lr_on_plateau = { monitor = p.monitor, factor = 0.5, patience = 2, min_delta = 0.01,
+    min_lr = p.min_lr } },
+  callbacks = { Kill() }, eval = { every_steps = p.every_steps }, checkpoint = { save_checkpoint_steps = 4 },
 }
 """
 
@@ -80,4 +89,25 @@ for monitor in ["eval_loss", "loss"]:
     run("train", "r.lua", "--out", best, "monitor=" + monitor, "train.epochs=8")
     run("train", "r.lua", "--out", best, "--resume=best", "monitor=" + monitor)
     check(rates(best) == wanted, (rates(best), wanted))
+    # What is measured before the end of an epoch is judged there, by a training that resumes between the two.
+    ends = monitor + "_ends"
+    words = ["every_steps=4", "min_lr=0.2", "monitor=" + monitor]
+    output = run("train", "r.lua", "--out", ends, "checkpoint.keep_checkpoint_max=99", *words)
+    limited = rates(ends)
+    check(len(limited) == 48 and min(limited.values()) == 0.2, limited)
+    for step in range(4, 48, 4):
+        resumed = "%s_%d" % (ends, step)
+        again = run("train", "r.lua", "--out", resumed, "--resume=%s/ckpt/plateau-%d_%d.ckpt" % (ends, step / 4, step),
+                    *words)
+        rest = {s: limited[s] for s in limited if s > step}
+        made = {s: rate for s, rate in rates(resumed).items() if s > step}  # the record of that step comes once more
+        check(made == rest, (step, made, rest))
+        check([line for line in again.splitlines() if "has not improved" in line]
+              == [line for line in output.splitlines() if "has not improved" in line
+                  and int(line.split("epoch ")[1].split(":")[0]) >= step / 4], (step, again))
+    # So does a rank that is started again.
+    run("train", "r.lua", "-n", "2", "--out", ends + "_two", *words)
+    run("train", "r.lua", "-n", "2", "--recover", "--out", ends + "_kept", "kill=" + monitor + "_killed", *words)
+    check(os.path.exists(monitor + "_killed"), "no rank was killed")
+    check(rates(ends + "_kept") == rates(ends + "_two"), (rates(ends + "_kept"), rates(ends + "_two")))
 print("passed")
