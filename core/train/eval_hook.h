@@ -51,7 +51,7 @@ class EvalHook : public TrainHook {
 
  private:
   // Once for each step. `planned`: by the rules, and not for the end of training alone: that one does not count, as a
-  // training that goes on there does not have it.
+  // training that resumes there does not have it.
   Status Evaluate(const TrainState& s, int64_t epoch, bool planned);
   StatusOr<std::string> Measure(const TrainState& s, int64_t epoch);
   // Makes the newest evaluation one that counts.
