@@ -76,6 +76,7 @@ StatusOr<int> Save(lua_State* L, Session& session) {
     if (name.empty())
       return absl::InvalidArgumentError(absl::StrCat("save_checkpoint: a tensor without a name at ", Describe(L, -2)));
     if (p != nullptr) {
+      RETURN_IF_ERROR(CheckWhole(session.state(), **p));
       ASSIGN_OR_RETURN(const TensorView v, ValueOf(session.state(), **p));
       tensors.push_back({name, v.type, v.data});
     } else {

@@ -37,6 +37,7 @@
 #include "lua/trace_kind.h"
 #include "lua/trace_lua.h"
 #include "lua/trainer_lua.h"
+#include "lua/whole_value.h"
 
 namespace mslua {
 namespace {
@@ -281,6 +282,7 @@ int OpenCoreModule(lua_State* L) {
   OpenTokenizers(L);
   OpenCheckpoints(L);
   OpenTrainers(L);
+  OpenWholeValues(L);
   OpenSteppers(L);
   OpenRanks(L);
   OpenStopTogether(L);

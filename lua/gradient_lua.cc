@@ -1,7 +1,8 @@
 // core.value_and_grad: traces a function, differentiates the graph, compiles it, and runs it.
-#include <map>
+#include <cstdint>
+#include <list>
 #include <memory>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -25,14 +26,19 @@ namespace {
 
 using ParameterList = std::vector<std::shared_ptr<ParameterData>>;
 
+constexpr size_t kMostPrograms = 32;  // of a function: each number that it computes with makes another one
+
+// A function is traced each time that it is called, since it may read what has changed: variables, fields, whether a
+// cell trains. Equal graphs are compiled once.
 struct GradFunction {
   std::vector<int64_t> arguments;  // from 0
   ParameterList weights;
   struct Compiled {
+    uint64_t graph = 0;  // Fingerprint of the function's graph
     std::unique_ptr<Program> program;
-    size_t values = 0;  // results of the function itself
   };
-  std::map<std::string, Compiled> compiled;  // by the arguments' types
+  std::list<Compiled> compiled;  // used last first
+  int64_t runs = 0;
 };
 
 void PushList(lua_State* L, int first, int count) {
@@ -59,25 +65,14 @@ bool IsTensorArgument(lua_State* L, int index) {
          ToObject<TracedValue>(L, index) != nullptr;
 }
 
-// What the trace of a call depends on: types of tensors, the rest as they are.
-std::string KeyOfArguments(lua_State* L, int n) {
-  std::string key;
-  for (int i = 1; i <= n; ++i) {
-    if (const auto* t = ToObject<Tensor>(L, i))
-      absl::StrAppend(&key, ToString(t->type), ",");
-    else if (const auto* p = ToObject<std::shared_ptr<ParameterData>>(L, i))
-      absl::StrAppend(&key, ToString((*p)->type), ",");
-    else if (lua_topointer(L, i) != nullptr)
-      absl::StrAppend(&key, absl::Hex(reinterpret_cast<uintptr_t>(lua_topointer(L, i))), ",");
-    else
-      absl::StrAppend(&key, Describe(L, i), ",");
-  }
-  return key;
-}
+// A call in a trace: the function's results, and what gradients are asked of.
+struct TracedCall {
+  std::vector<Value> results, wrt;
+};
 
-// Calls the function with arguments whose tensors are `values`, and appends gradients: all results and gradients.
-StatusOr<std::vector<Value>> TraceGradients(lua_State* L, Session& session, const GradFunction& f, int arguments,
-                                            const std::vector<Value>& values, size_t* results) {
+// Calls the function with arguments whose tensors are `values`.
+StatusOr<TracedCall> TraceCall(lua_State* L, Session& session, const GradFunction& f, int arguments,
+                               const std::vector<Value>& values) {
   Trace& trace = *session.trace;
   const int base = lua_gettop(L);
   if (!lua_checkstack(L, arguments + 8)) return absl::ResourceExhaustedError("Lua's stack is full");
@@ -89,98 +84,110 @@ StatusOr<std::vector<Value>> TraceGradients(lua_State* L, Session& session, cons
       lua_pushvalue(L, i);
   }
   RETURN_IF_ERROR(CallInTrace(session, arguments, LUA_MULTRET));
-  std::vector<Value> out;
+  TracedCall call;
   for (int i = base + 1; i <= lua_gettop(L); ++i) {
     ASSIGN_OR_RETURN(const Value v, OperandValue(session, L, i, DType::kF32));
-    out.push_back(v);
+    call.results.push_back(v);
   }
   lua_settop(L, base);
-  if (out.empty())
+  if (call.results.empty())
     return absl::InvalidArgumentError("value_and_grad: the function gives nothing; does it end in a return?");
-  const TensorType type = trace.g().TypeOf(out[0]);
+  const TensorType type = trace.g().TypeOf(call.results[0]);
   if (type.rank() != 0 || !IsFloat(type.dtype)) {
     return absl::InvalidArgumentError(
         absl::StrCat("value_and_grad: the function's first result should be a float scalar, got ", ToString(type),
                      " (take its :sum() or :mean())"));
   }
-  *results = out.size();
-  std::vector<Value> wrt;
   for (int64_t a : f.arguments) {
     if (a >= arguments || !values[static_cast<size_t>(a)].valid()) {
       return absl::InvalidArgumentError(absl::StrCat("value_and_grad: argument ", a + 1, " is not a tensor"));
     }
-    wrt.push_back(values[static_cast<size_t>(a)]);
+    call.wrt.push_back(values[static_cast<size_t>(a)]);
   }
   for (const auto& w : f.weights) {
     ASSIGN_OR_RETURN(const Value v, trace.ParameterInput(w));
-    wrt.push_back(v);
+    call.wrt.push_back(v);
   }
-  ASSIGN_OR_RETURN(const std::vector<Value> gradients, Gradients(trace.g(), out[0], wrt));
-  out.insert(out.end(), gradients.begin(), gradients.end());
-  return out;
+  return call;
+}
+
+// The program of a traced call: one that was compiled of an equal graph, or a new one. Gradients only add to the graph.
+StatusOr<Program*> ProgramOf(Session& session, GradFunction& f, const TracedCall& call) {
+  Trace& trace = *session.trace;
+  GraphBuilder& g = trace.g();
+  for (size_t i = 0; i < call.results.size(); ++i) g.Output(absl::StrCat("value", i), call.results[i]);
+  trace.OutputAssigned();
+  const uint64_t graph = Fingerprint(g.graph());
+  for (auto c = f.compiled.begin(); c != f.compiled.end(); ++c) {
+    if (c->graph != graph) continue;
+    f.compiled.splice(f.compiled.begin(), f.compiled, c);
+    return f.compiled.front().program.get();
+  }
+  ASSIGN_OR_RETURN(const std::vector<Value> gradients, Gradients(g, call.results[0], call.wrt));
+  for (size_t i = 0; i < gradients.size(); ++i) g.Output(absl::StrCat("grad", i), gradients[i]);
+  ASSIGN_OR_RETURN(const Graph whole, g.Finish());
+  ASSIGN_OR_RETURN(auto program, Program::Compile(session, whole, trace.used()));
+  if (f.compiled.size() == kMostPrograms) f.compiled.pop_back();
+  f.compiled.push_front({graph, std::move(program)});
+  return f.compiled.front().program.get();
+}
+
+// In a trace: its graph gets the call and the gradients.
+StatusOr<int> CallInOuterTrace(lua_State* L, Session& session, const GradFunction& f, int n) {
+  Trace& outer = *session.trace;
+  std::vector<Value> values;
+  for (int i = 1; i <= n; ++i) {
+    values.emplace_back();
+    if (!IsTensorArgument(L, i)) continue;
+    ASSIGN_OR_RETURN(values.back(), OperandValue(session, L, i, DType::kF32));
+  }
+  ASSIGN_OR_RETURN(const TracedCall call, TraceCall(L, session, f, n, values));
+  ASSIGN_OR_RETURN(const std::vector<Value> gradients, Gradients(outer.g(), call.results[0], call.wrt));
+  if (!lua_checkstack(L, static_cast<int>(call.results.size() + gradients.size()) + 8))
+    return absl::ResourceExhaustedError("Lua's stack is full");
+  for (Value v : call.results) PushValue(L, outer, v);
+  for (Value v : gradients) PushValue(L, outer, v);
+  return PushResults(L, n, call.results.size(), f);
 }
 
 StatusOr<int> CallGradFunction(lua_State* L, Session& session) {
   GradFunction& f = **static_cast<std::shared_ptr<GradFunction>*>(lua_touserdata(L, lua_upvalueindex(2)));
   const int n = lua_gettop(L);
-  if (session.trace != nullptr) {
-    Trace& outer = *session.trace;
-    std::vector<Value> values;
-    for (int i = 1; i <= n; ++i) {
-      values.emplace_back();
-      if (!IsTensorArgument(L, i)) continue;
-      ASSIGN_OR_RETURN(values.back(), OperandValue(session, L, i, DType::kF32));
-    }
-    size_t results;
-    ASSIGN_OR_RETURN(const std::vector<Value> out, TraceGradients(L, session, f, n, values, &results));
-    if (!lua_checkstack(L, static_cast<int>(out.size()) + 8))
-      return absl::ResourceExhaustedError("Lua's stack is full");
-    for (Value v : out) PushValue(L, outer, v);
-    return PushResults(L, n, results, f);
-  }
-  const std::string key = KeyOfArguments(L, n);
-  auto found = f.compiled.find(key);
-  if (found == f.compiled.end()) {
-    TraceScope scope(session, "grad", session.training);
+  if (session.trace != nullptr) return CallInOuterTrace(L, session, f, n);
+  std::vector<Tensor> data;
+  Program* program = nullptr;
+  size_t results = 0;
+  {
+    TraceScope scope(session, "grad");
     Trace& trace = scope.trace();
+    trace.CaptureTensors();
     std::vector<Value> values;
     for (int i = 1; i <= n; ++i) {
       values.emplace_back();
-      TensorType type;
-      if (const auto* t = ToObject<Tensor>(L, i))
-        type = t->type;
-      else if (const auto* p = ToObject<std::shared_ptr<ParameterData>>(L, i))
-        type = (*p)->type;
-      else
+      if (const auto* t = ToObject<Tensor>(L, i)) {
+        if (t->data == nullptr)
+          return absl::FailedPreconditionError(absl::StrCat("argument ", i, ": the Tensor was freed"));
+        data.push_back(*t);
+      } else if (const auto* p = ToObject<std::shared_ptr<ParameterData>>(L, i)) {
+        ASSIGN_OR_RETURN(Tensor t, BorrowValue(session.state(), **p));
+        data.push_back(std::move(t));
+      } else {
         continue;
-      values.back() = trace.DataInput(absl::StrCat("x", i), type);
+      }
+      values.back() = trace.DataInput(absl::StrCat("x", i), data.back().type);
     }
     RETURN_IF_ERROR(trace.Check());
-    GradFunction::Compiled fresh;
-    ASSIGN_OR_RETURN(const std::vector<Value> out, TraceGradients(L, session, f, n, values, &fresh.values));
-    for (size_t i = 0; i < out.size(); ++i)
-      trace.g().Output(absl::StrCat(i < fresh.values ? "value" : "grad", i), out[i]);
-    trace.OutputAssigned();
-    ASSIGN_OR_RETURN(const Graph graph, trace.g().Finish());
-    ASSIGN_OR_RETURN(fresh.program, Program::Compile(session, graph, trace.used()));
-    found = f.compiled.emplace(key, std::move(fresh)).first;
+    ASSIGN_OR_RETURN(const TracedCall call, TraceCall(L, session, f, n, values));
+    ASSIGN_OR_RETURN(program, ProgramOf(session, f, call));
+    results = call.results.size();
+    data.insert(data.end(), trace.captured().begin(), trace.captured().end());
   }
-  std::vector<Tensor> data;
-  for (int i = 1; i <= n; ++i) {
-    if (const auto* t = ToObject<Tensor>(L, i)) {
-      if (t->data == nullptr)
-        return absl::FailedPreconditionError(absl::StrCat("argument ", i, ": the Tensor was freed"));
-      data.push_back(*t);
-    } else if (const auto* p = ToObject<std::shared_ptr<ParameterData>>(L, i)) {
-      ASSIGN_OR_RETURN(Tensor t, BorrowValue(session.state(), **p));
-      data.push_back(std::move(t));
-    }
-  }
-  ASSIGN_OR_RETURN(std::vector<Tensor> outputs, found->second.program->Run(session, data));
+  program->StartAt(f.runs++);
+  ASSIGN_OR_RETURN(std::vector<Tensor> outputs, program->Run(session, data));
   if (!lua_checkstack(L, static_cast<int>(outputs.size()) + 8))
     return absl::ResourceExhaustedError("Lua's stack is full");
   for (Tensor& t : outputs) PushObject<Tensor>(L, std::move(t));
-  return PushResults(L, n, found->second.values, f);
+  return PushResults(L, n, results, f);
 }
 
 // core.value_and_grad(f, argnums, weights)

@@ -100,7 +100,7 @@ StatusOr<int> RunGraph(lua_State* L, Session& session) {
 StatusOr<int> TraceFunction(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const std::vector<InputSpec> specs, ReadInputSpecs(L, 2, "trace"));
   if (session.trace != nullptr) return absl::FailedPreconditionError("trace inside a trace");
-  TraceScope scope(session, "trace", session.training);
+  TraceScope scope(session, "trace");
   Trace& trace = scope.trace();
   std::vector<Value> inputs;
   for (const InputSpec& s : specs) inputs.push_back(trace.DataInput(s.name, s.type));

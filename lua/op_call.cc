@@ -5,10 +5,10 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/number.h"
 #include "core/base/text.h"
 #include "core/step/operator_call.h"
 #include "core/step/parameter.h"
-#include "lua/number.h"
 #include "lua/object.h"
 #include "lua/op_attrs.h"
 #include "lua/program.h"

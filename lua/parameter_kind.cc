@@ -1,6 +1,5 @@
 #include "lua/parameter_kind.h"
 
-#include <cstring>
 #include <new>
 
 #include "absl/strings/match.h"
@@ -12,6 +11,7 @@
 #include "lua/tensor_lua.h"
 #include "lua/tensor_methods.h"
 #include "lua/trace_lua.h"
+#include "lua/whole_value.h"
 
 namespace mslua {
 namespace {
@@ -177,10 +177,8 @@ StatusOr<int> GetField(lua_State* L, Session& session) {
     else if (field == "comm_fusion")
       lua_pushnumber(L, static_cast<double>(p.comm_fusion));
     else if (field == "value") {
-      ASSIGN_OR_RETURN(const TensorView value, ValueOf(session.state(), p));
-      ASSIGN_OR_RETURN(Tensor copy, NewTensor(session.allocator(), value.type));
-      std::memcpy(copy.data.get(), value.data, static_cast<size_t>(value.type.bytes()));
-      PushObject<Tensor>(L, std::move(copy));
+      ASSIGN_OR_RETURN(Tensor value, WholeValue(session, p));
+      PushObject<Tensor>(L, std::move(value));
     } else if (field == "init") {
       lua_getfenv(L, 1);
       lua_getfield(L, -1, "init");

@@ -63,6 +63,11 @@ StatusOr<std::unique_ptr<Program>> Program::Compile(Session& session, const Grap
   auto program = std::make_unique<Program>();
   for (const auto& p : parameters) RETURN_IF_ERROR(ValueOf(session.state(), *p).status());
   program->parameters_ = parameters;
+  for (const auto& p : parameters) {
+    const int32_t input = graph.FindInput(p->key);
+    program->reads_.push_back(input < 0 ? session.state().store.Find(p->key)->type : graph.nodes[input].outputs[0]);
+  }
+  RETURN_IF_ERROR(program->CheckParameters(session));
   program->prints_ = FindPrints(graph);
   absl::flat_hash_set<int> printed;
   for (const Print& p : program->prints_) printed.insert(p.output);
@@ -85,7 +90,16 @@ StatusOr<std::unique_ptr<Program>> Program::Compile(Session& session, const Grap
   return program;
 }
 
+Status Program::CheckParameters(Session& session) const {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const Store::Entry* entry = session.state().store.Find(parameters_[i]->key);
+    if (entry == nullptr || entry->type != reads_[i]) RETURN_IF_ERROR(CheckWhole(session.state(), *parameters_[i]));
+  }
+  return absl::OkStatus();
+}
+
 StatusOr<std::vector<Tensor>> Program::Run(Session& session, absl::Span<const Tensor> data) {
+  RETURN_IF_ERROR(CheckParameters(session));
   if (data.size() != data_types_.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("the graph takes ", data_types_.size(), " tensors, got ", data.size()));

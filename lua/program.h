@@ -26,9 +26,15 @@ class Program {
   // own, but for those of ms.print, which it prints.
   StatusOr<std::vector<Tensor>> Run(Session& session, absl::Span<const Tensor> data);
 
+  // The number of the next run, from 0: what it draws depends on it.
+  void StartAt(int64_t run) { runs_ = run; }
+
   Executable& executable() { return *executable_; }
 
  private:
+  // That the store has the parameters as the graph takes them: one that was traced whole may be a part by now.
+  Status CheckParameters(Session& session) const;
+
   std::unique_ptr<Executable> executable_;
   std::vector<int> data_positions_;  // among the executable's inputs
   std::vector<TensorType> data_types_;
@@ -37,6 +43,7 @@ class Program {
   int step_position_ = -1;  // of the scalar input `step`; it counts the runs
   int64_t runs_ = 0;
   std::vector<std::shared_ptr<ParameterData>> parameters_;
+  std::vector<TensorType> reads_;  // of the parameters, as the graph takes them
 };
 
 }  // namespace mslua

@@ -113,6 +113,9 @@ std::string DumpOf(int ranks, Training t, const std::string& stage) {
   return "";
 }
 
+// Finds the rows of parameters that the rank keeps: rows.w1.
+constexpr char kRowsKept[] = "local rows = {} for _, e in ipairs(core.store()) do rows[e.name] = e.shape[1] end ";
+
 int Count(const std::string& text, const std::string& what) {
   int n = 0;
   for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + 1)) ++n;
@@ -413,7 +416,7 @@ TEST(SemiAuto, MessagesOfDifferentGroupsHaveTheSameNumbersOnAllRanks) {
 TEST(SemiAuto, ParametersArePartsFromTheStart) {
   Training t;
   t.net = "self.matmul:shard {{1, 4}, {4, 1}}";
-  t.result = "return #net.w1.value, #net.w2.value";
+  t.result = absl::StrCat(kRowsKept, "return rows.w1, rows.w2");
   EXPECT_THAT(Train(4, t), Each(::testing::StrEq("4 24")));
 }
 
@@ -423,8 +426,165 @@ TEST(SemiAuto, ParametersThatWereWholeAreCut) {
   t.net = "self.matmul:shard {{1, 4}, {4, 1}}";
   t.before = "net.w1.value, net.b.value = net.w1.value * 0.5, ms.ones({24}) assert(#net.w1.value == 16)";
   ExpectFollowsOneRank(4, t);
-  t.result = "return #net.w1.value, #net.w2.value";
+  t.result = absl::StrCat(kRowsKept, "return rows.w1, rows.w2");
   EXPECT_THAT(Train(4, t), Each(::testing::StrEq("4 24")));
+}
+
+// Trainings whose ranks keep parts of parameters.
+std::vector<Training> OfParts() {
+  Training cut, level3;
+  cut.net = "self.matmul:shard {{1, 1}, {1, 4}} self.matmul2:shard {{1, 4}, {4, 1}}";
+  level3.context =
+      ", enable_parallel_optimizer = true, parallel_optimizer_config = {parallel_optimizer_threshold = 0, "
+      "optimizer_level = 'level3'}";
+  return {cut, level3};
+}
+
+// After training every rank gives the numbers of one rank.
+void ExpectResultOfOneRank(Training t, const std::string& result) {
+  t.result = absl::StrCat(
+      "local numbers = {} local function add(v) if type(v) == 'table' then for _, item in ipairs(v) do add(item) end "
+      "else numbers[#numbers + 1] = ('%.9g'):format(v) end end ",
+      "assert(core.is_part(net.w1) == (ranks > 1)) ", result, " return table.concat(numbers, ' ')");
+  Training alone = t;
+  alone.net.clear();
+  const std::vector<double> want = Numbers(Train(1, alone)[0]);
+  ASSERT_GT(want.size(), 1u) << Train(1, alone)[0];
+  for (const std::string& text : Train(4, t)) {
+    const std::vector<double> got = Numbers(text);
+    ASSERT_EQ(got.size(), want.size()) << text;
+    for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-5) << result << ", number " << i + 1;
+  }
+}
+
+// What a rank reads, and is given, is whole, of whatever part it keeps.
+TEST(SemiAuto, ValuesAreReadAndSetWhole) {
+  for (const Training& t : OfParts()) {
+    ExpectResultOfOneRank(t, "add(net.w1.value:totable()) add(net.b.value:totable()) add(net.w2.value:totable())");
+    ExpectResultOfOneRank(t,
+                          "net.w1.value = ops.clip(net.w1.value, -0.005, 0.005) add(net.w1.value:totable()) "
+                          "add(model:eval(ds).loss)");
+  }
+}
+
+TEST(SemiAuto, ARankThatReadsAloneIsAnError) {
+  Training t = OfParts()[0];
+  t.before = "function Recorder:on_train_step_end(state) if core.options.rank == 0 then local _ = net.w1.value end end";
+  EXPECT_THAT(Train(4, t),
+              ::testing::Contains(HasSubstr("all ranks of a group make the same calls in the same order")));
+}
+
+TEST(SemiAuto, PredictionsAreThoseOfOneRank) {
+  for (const Training& t : OfParts()) ExpectResultOfOneRank(t, "add(model:predict(x):totable())");
+}
+
+TEST(SemiAuto, RanksPredictTogetherForTheSameInputs) {
+  Training t = OfParts()[0];
+  t.result = "return model:predict(x + core.options.rank)";
+  EXPECT_THAT(Train(4, t), Each(HasSubstr("predict: argument 1 of rank 1 is f32[48,16] with other numbers than that "
+                                          "of rank 0: the ranks keep parts of the parameters")));
+  t.result = "return model:predict(ms.ones {core.options.rank + 2, 16})";
+  EXPECT_THAT(Train(4, t), Each(HasSubstr("predict: argument 1 of rank 1 is f32[3,16] and that of rank 0 is "
+                                          "f32[2,16]")));
+}
+
+// No rank computes with its part as if it was the whole, or the whole of something smaller.
+TEST(SemiAuto, WhatARankComputesByItselfNeedsTheWhole) {
+  for (const char* use :
+       {"net(x)", "net.w1 * 2", "net.w1:sum()", "net.w1:totable()", "ms.Tensor(net.w1)",
+        "ms.value_and_grad(function(v) return (net(v) ^ 2):mean() end, nil, {net.w1})(x)",
+        "ms.grad(function(w) return (w ^ 2):sum() end)(net.w1)", "core.trace(net, {{shape = {48, 16}}}):run(x)"}) {
+    Training t = OfParts()[0];
+    t.result = absl::StrCat("return ", use);
+    EXPECT_THAT(Train(4, t), Each(HasSubstr("parameter 'w1' is f32[16,24], and this rank keeps f32[16,6] of it: what a "
+                                            "rank computes by itself would be of its part; evaluate with model:eval")))
+        << use;
+  }
+  // Compiled before there were parts.
+  Training t = OfParts()[0];
+  t.before = "local early = core.trace(net, {{shape = {48, 16}}}) early:run(x)";
+  t.result = "return early:run(x)";
+  EXPECT_THAT(Train(4, t), Each(HasSubstr("parameter 'w1' is f32[16,24], and this rank keeps f32[16,6] of it")));
+}
+
+// A file has whole tensors, whether all ranks name one or each its own.
+TEST(SemiAuto, SavedFilesAreWhole) {
+  const std::string folder = ::testing::TempDir() + "/semi_auto_whole";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  const std::string read =
+      "add(saved.w1:totable()) add(saved.b:totable()) add(saved.w2:totable()) assert(next(saved.w1.shape) == 1)";
+  for (const Training& t : OfParts()) {
+    for (const char* name : {"'all.safetensors'", "'all.npz'", "core.options.rank .. '.safetensors'", "'folder'"}) {
+      const bool npz = absl::StrContains(name, "npz");
+      ExpectResultOfOneRank(
+          t, absl::StrCat("local path = '", folder, "/' .. ", name, " ms.save_checkpoint(net, path) ",
+                          npz ? "add({1, 2})" : "local saved = ms.load_checkpoint(path) ", npz ? "" : read));
+    }
+    ExpectResultOfOneRank(t, absl::StrCat("local path = '", folder,
+                                          "/table.safetensors' ms.save_checkpoint({w1 = net.w1, b = net.b, w2 = net.w2"
+                                          "}, path) local saved = ms.load_checkpoint(path) ",
+                                          read));
+  }
+}
+
+// Of a published family, with adapters and without: the files of one rank.
+TEST(SemiAuto, PublishedFilesAreWhole) {
+  const std::string folder = ::testing::TempDir() + "/semi_auto_published";
+  const char* const script = R"(
+    local ms = require "mslua"
+    local core, nn, ops = require "mslua.core", ms.nn, ms.ops
+    core.options.fast_dev_run = 1
+    ms.set_auto_parallel_context {parallel_mode = "semi_auto_parallel", dataset_strategy = "full_batch",
+      enable_parallel_optimizer = true,
+      parallel_optimizer_config = {parallel_optimizer_threshold = 0, optimizer_level = "level3"}}
+    local net = require "llama" {vocab = 24, block = 8, layers = 1, heads = 2, kv_heads = 1, dim = 16, hidden = 32}
+    if $ADAPTER then nn.LoRA.apply(net, {rank = 4, targets = "q_proj|v_proj", also_train = "norm"}) end
+    local x = ops.cast(ms.rand({4, 8}, "float32", "x") * 23.9, "int32")
+    local ds = ms.dataset.NumpySlicesDataset({x, x}, {column_names = {"x", "y"}}):batch(4)
+    local optimizer = nn.Momentum {learning_rate = 0.1, momentum = 0.9}
+    ms.Model(net, {loss_fn = nn.CrossEntropyLoss(), optimizer = optimizer}):train(2, ds)
+    local parts = 0
+    for _, p in ipairs(net:get_parameters()) do parts = parts + (core.is_part(p) and 1 or 0) end
+    assert((parts > 0) == (core.options.ranks > 1))
+    $SAVE
+    local saved, names, numbers = ms.load_checkpoint("$FOLDER/$FILE"), {}, {}
+    for name in pairs(saved) do names[#names + 1] = name end
+    table.sort(names)
+    local function add(v)
+      if type(v) ~= "table" then numbers[#numbers + 1] = ("%.7g"):format(v) return end
+      for _, item in ipairs(v) do add(item) end
+    end
+    for _, name in ipairs(names) do add(saved[name].shape) add(saved[name]:totable()) end
+    return table.concat(numbers, " ")
+  )";
+  for (const bool adapter : {false, true}) {
+    const auto run = [&](int ranks) {
+      std::filesystem::remove_all(folder);
+      std::filesystem::create_directories(folder);
+      const std::string function = adapter ? "save_adapter" : "save_pretrained";
+      return RunSessions(
+          ranks, absl::StrReplaceAll(script, {{"$ADAPTER", adapter ? "true" : "false"},
+                                              {"$SAVE", absl::StrCat("ms.", function, "(net, '", folder, "')")},
+                                              {"$FOLDER", folder},
+                                              {"$FILE", adapter ? "adapter_model.safetensors" : "model.safetensors"}}));
+    };
+    const std::vector<double> want = Numbers(run(1)[0]);
+    ASSERT_GT(want.size(), 100u) << run(1)[0];
+    for (const std::string& text : run(2)) {
+      const std::vector<double> got = Numbers(text);
+      ASSERT_EQ(got.size(), want.size()) << text;
+      for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-5) << adapter << ", number " << i + 1;
+    }
+  }
+}
+
+TEST(SemiAuto, WhatOneRankCannotWriteIsAnErrorOnAll) {
+  Training t = OfParts()[0];
+  t.result = "ms.save_checkpoint(net, '/proc/no such folder/net.safetensors') return 'saved'";
+  const std::vector<std::string> results = Train(4, t);
+  EXPECT_THAT(results, Each(HasSubstr("/proc/no such folder")));
+  EXPECT_THAT(results[1], HasSubstr("save_checkpoint: rank 0: "));
 }
 
 // Saved by 4 ranks in parts, resumed by 2, 3 and 1 with other strategies.
@@ -545,7 +705,7 @@ TEST(SemiAuto, TheQuickStartFollowsItsOneStrategy) {
 TEST(SemiAuto, StrategiesByName) {
   Training t;
   t.context = R"(, strategy = {["Net/MatMul"] = {{2, 2}, {2, 1}}, ["*/ReLU"] = {{1, 4}}})";
-  t.result = "return #net.w1.value";
+  t.result = absl::StrCat(kRowsKept, "return rows.w1");
   EXPECT_THAT(Train(4, t), Each(::testing::StrEq("8")));
   t.context = R"(, strategy = {["Net/MatMul:*"] = {{2, 2}, {2, 1}}})";  // with the line of the call
   EXPECT_THAT(Train(4, t), Each(::testing::StrEq("8")));
@@ -556,7 +716,7 @@ TEST(SemiAuto, StrategiesByName) {
   t.context = R"(, strategy = {["*/MatMul"] = {{1, 3}, {3, 1}}, ["N*"] = {{1, 3}}, ["Net/MatMul"] = {{2, 2}, {2, 1}},
     ["Net/A*"] = {{2, 2}, {2}}, ["Net/R*"] = {{1, 4}}})";
   ExpectFollowsOneRank(4, t);
-  t.result = "return #net.w1.value";
+  t.result = absl::StrCat(kRowsKept, "return rows.w1");
   EXPECT_THAT(Train(4, t), Each(::testing::StrEq("8")));
   t.context = R"(, strategy = {["Net/MatMul:999"] = {{2, 2}, {2, 1}}})";
   EXPECT_THAT(Train(4, t)[0], HasSubstr("no operator is named 'Net/MatMul:999'"));

@@ -96,9 +96,10 @@ class Session {
   // "recipe.lua:12: " before the message, unless it is there.
   std::string Located(const Status& status) const;
 
-  int64_t feeds = 1, feed = 0;  // core.set_feed
-  bool training = false;        // core.set_training
-  Trace* trace = nullptr;       // the innermost trace; null: eager
+  int64_t feeds = 1, feed = 0;           // core.set_feed
+  bool training = false;                 // what the cell that is called says, eagerly (core.enter_cell)
+  absl::optional<bool> training_of_all;  // core.force_training
+  Trace* trace = nullptr;                // the innermost trace; null: eager
   uint64_t next_trace_id = 1;
   uint64_t random_tensors = 0;  // streams handed out to unnamed rand/randn, and to eager random operators
   // Compiled one-operator graphs by operator, attributes and types.

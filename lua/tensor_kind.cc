@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/number.h"
 #include "core/base/rng.h"
-#include "lua/number.h"
 #include "lua/tensor_lua.h"
 #include "lua/tensor_methods.h"
 
@@ -104,6 +104,12 @@ StatusOr<int> MakeArange(lua_State* L, Session& session) {
   if (n > 1e9) return absl::InvalidArgumentError(absl::StrCat("arange: ", n, " elements are too many"));
   const bool whole = start == std::floor(start) && step == std::floor(step);
   const TensorType type{dtype.value_or(whole ? DType::kI32 : DType::kF32), {static_cast<int64_t>(n)}};
+  if (n > 0) {
+    for (const double number : {start, start + (n - 1) * step}) {
+      const Status held = CheckHolds(type.dtype, number);
+      if (!held.ok()) return absl::InvalidArgumentError(absl::StrCat("arange: ", held.message()));
+    }
+  }
   ASSIGN_OR_RETURN(Tensor t, NewTensor(session.allocator(), type));
   for (int64_t i = 0; i < type.shape[0]; ++i)
     StoreDouble(type.dtype, t.data.get(), i, start + static_cast<double>(i) * step);
@@ -126,6 +132,12 @@ StatusOr<int> MakeRandom(lua_State* L, Session& session, bool normal) {
   ASSIGN_OR_RETURN(Tensor t, NewTensor(session.allocator(), {DType::kF32, type.shape}));
   const auto n = static_cast<uint64_t>(type.elements());
   (normal ? FillNormal : FillUniform)(session.state().seed, StreamOf(stream), 0, n, static_cast<float*>(t.data.get()));
+  // In 16 bits numbers beside 1 round to it: the largest one below it is left.
+  if (!normal && (type.dtype == DType::kBF16 || type.dtype == DType::kF16)) {
+    const float most = type.dtype == DType::kBF16 ? 1 - 0x1p-8f : 1 - 0x1p-11f;
+    auto* numbers = static_cast<float*>(t.data.get());
+    for (uint64_t i = 0; i < n; ++i) numbers[i] = std::min(numbers[i], most);
+  }
   ASSIGN_OR_RETURN(t, CastTensor(session.allocator(), t, type.dtype));
   PushObject<Tensor>(L, std::move(t));
   return 1;

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "lua/number.h"
+#include "core/base/number.h"
 #include "lua/object.h"
 #include "lua/traced_value.h"
 
@@ -73,6 +73,7 @@ StatusOr<Tensor> ReadTensor(Session& session, lua_State* L, int index, absl::opt
     return CastTensor(session.allocator(), *t, dtype.value_or(t->type.dtype));
   }
   if (const auto* p = ToObject<std::shared_ptr<ParameterData>>(L, index)) {
+    RETURN_IF_ERROR(CheckWhole(session.state(), **p));
     ASSIGN_OR_RETURN(const TensorView value, ValueOf(session.state(), **p));
     ASSIGN_OR_RETURN(Tensor copy, NewTensor(session.allocator(), value.type));
     std::memcpy(copy.data.get(), value.data, static_cast<size_t>(value.type.bytes()));

@@ -147,8 +147,9 @@ StatusOr<int> ReshapeMethod(lua_State* L, Session& session) {
     else if (shape[i] < 0)
       return absl::InvalidArgumentError(
           absl::StrCat("reshape: ", ToString(absl::MakeConstSpan(shape)), " is not a shape (one size may be -1)"));
-    else
-      known *= shape[i];
+    else if (__builtin_mul_overflow(known, shape[i], &known))
+      return absl::InvalidArgumentError(
+          absl::StrCat("reshape: ", ToString(absl::MakeConstSpan(shape)), " has too many elements"));
   }
   if (open >= 0) {
     if (known == 0 || type.elements() % known != 0) {

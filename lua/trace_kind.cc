@@ -1,6 +1,7 @@
 #include "lua/trace_kind.h"
 
 #include <cstdio>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "lua/op_call.h"
@@ -76,12 +77,38 @@ StatusOr<int> IsTracing(lua_State* L, Session& session) {
   return 1;
 }
 StatusOr<int> Training(lua_State* L, Session& session) {
-  lua_pushboolean(L, session.trace != nullptr ? session.trace->training() : session.training);
+  const Trace* const trace = session.trace;
+  const bool on = trace == nullptr ? session.training : trace->training();
+  lua_pushboolean(L, trace == nullptr || trace->follows_cells() ? session.training_of_all.value_or(on) : on);
   return 1;
 }
+// core.set_training(on): of the cell that is called; gives what was before, or nil where that holds for all cells.
 StatusOr<int> SetTraining(lua_State* L, Session& session) {
-  ASSIGN_OR_RETURN(session.training, ReadBool(L, 1, "set_training"));
-  return 0;
+  ASSIGN_OR_RETURN(const bool on, ReadBool(L, 1, "set_training"));
+  Trace* const trace = session.trace;
+  if (session.training_of_all || (trace != nullptr && !trace->follows_cells())) {
+    lua_pushnil(L);
+    return 1;
+  }
+  lua_pushboolean(L, trace != nullptr ? trace->training() : session.training);
+  if (trace != nullptr)
+    trace->SetTraining(on);
+  else
+    session.training = on;
+  return 1;
+}
+// core.force_training(on or nil): of all cells that do not train under train; gives what was before.
+StatusOr<int> ForceTraining(lua_State* L, Session& session) {
+  absl::optional<bool> all;
+  if (!lua_isnoneornil(L, 1)) {
+    ASSIGN_OR_RETURN(all, ReadBool(L, 1, "force_training"));
+  }
+  const absl::optional<bool> before = std::exchange(session.training_of_all, all);
+  if (before)
+    lua_pushboolean(L, *before);
+  else
+    lua_pushnil(L);
+  return 1;
 }
 
 StatusOr<int> ValueIndex(lua_State* L, Session& session) {
@@ -128,7 +155,8 @@ void OpenTraces(lua_State* L) {
                    {"set_amp", Entry<SetAmp>},
                    {"is_tracing", Entry<IsTracing>},
                    {"training", Entry<Training>},
-                   {"set_training", Entry<SetTraining>}});
+                   {"set_training", Entry<SetTraining>},
+                   {"force_training", Entry<ForceTraining>}});
 }
 
 }  // namespace mslua

@@ -17,6 +17,10 @@ TraceScope::TraceScope(Session& session, std::string name, bool training)
   if (outer_ == nullptr) session.FollowLines(true);
 }
 
+TraceScope::TraceScope(Session& session, std::string name) : TraceScope(session, std::move(name), session.training) {
+  trace_.FollowCells();
+}
+
 TraceScope::~TraceScope() {
   session_.trace = outer_;
   if (outer_ == nullptr) session_.FollowLines(false);
@@ -29,10 +33,10 @@ StatusOr<Value> OperandValue(Session& session, lua_State* L, int index, DType dt
     return v->value;
   }
   if (const auto* p = ToObject<std::shared_ptr<ParameterData>>(L, index)) return trace.ParameterValue(*p);
+  const bool tensor = ToObject<Tensor>(L, index) != nullptr;
   ASSIGN_OR_RETURN(const Tensor t,
-                   ReadTensor(session, L, index,
-                              ToObject<Tensor>(L, index) ? absl::nullopt : absl::optional<DType>(dtype), "operand"));
-  return trace.Constant(t);
+                   ReadTensor(session, L, index, tensor ? absl::nullopt : absl::optional<DType>(dtype), "operand"));
+  return tensor ? trace.TensorValue(t) : trace.Constant(t);
 }
 
 void PushValue(lua_State* L, const Trace& trace, Value value) { PushObject<TracedValue>(L, {trace.id(), value}); }

@@ -18,6 +18,8 @@ Status EndedTrace();
 class TraceScope {
  public:
   TraceScope(Session& session, std::string name, bool training);
+  // Each cell says whether it trains.
+  TraceScope(Session& session, std::string name);
   ~TraceScope();
   TraceScope(const TraceScope&) = delete;
   TraceScope& operator=(const TraceScope&) = delete;
@@ -31,7 +33,7 @@ class TraceScope {
 };
 
 // An operand as a value of the session's trace: a traced value, a parameter (a graph input on first use), a tensor (a
-// constant), a number or boolean (a scalar of `dtype`).
+// constant, or an input where the trace captures tensors), a number or boolean (a scalar of `dtype`).
 StatusOr<Value> OperandValue(Session& session, lua_State* L, int index, DType dtype);
 void PushValue(lua_State* L, const Trace& trace, Value value);
 

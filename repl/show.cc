@@ -58,7 +58,10 @@ class Shower {
                                           p.requires_grad ? "" : ", not trained");
     if (depth > 0) return head;
     const auto value = ValueOf(session_.state(), p);
-    return absl::StrCat(head, "\n", value.ok() ? TensorText(*value) : std::string(value.status().message()));
+    if (!value.ok()) return absl::StrCat(head, "\n", std::string(value.status().message()));
+    const std::string part =
+        value->type == p.type ? "" : absl::StrCat(", this rank's part ", mslua::ToString(value->type));
+    return absl::StrCat(head, part, "\n", TensorText(*value));
   }
 
   static std::string Quoted(const std::string& text) {

@@ -59,6 +59,8 @@ Status Check(const CudnnTarget& target, const AttentionShape& s) {
   for (const int64_t size : {s.batch, s.heads, s.t, s.s, s.d, s.e}) {
     if (size == 0) return absl::UnimplementedError("cuDNN has no empty attention");
   }
+  // Its kernels take the highest product for the highest score.
+  if (s.scale < 0) return absl::UnimplementedError("cuDNN has no attention with a negative scale");
   if (s.causal && s.t != s.s) return absl::UnimplementedError("causal attention of cuDNN has as many keys as queries");
   return absl::OkStatus();
 }

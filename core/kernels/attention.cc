@@ -1,5 +1,6 @@
 #include "core/kernels/attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace mslua {
@@ -13,7 +14,8 @@ Attention Attention::Of(const Attrs& attrs, const Shape& q, const Shape& k, cons
   a.d = q[r - 1];
   a.e = v[r - 1];
   a.causal = attrs.Bool("causal");
-  a.scale = attrs.Float("scale") > 0 ? attrs.Float("scale") : 1 / std::sqrt(static_cast<double>(a.d));
+  const double given = attrs.Float("scale");
+  a.scale = given != 0 ? given : 1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, a.d)));
   return a;
 }
 

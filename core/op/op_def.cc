@@ -1,6 +1,7 @@
 #include "core/op/op_def.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -130,6 +131,9 @@ Status NormaliseAttrs(const OpDef& op, absl::Span<const TensorType> inputs, Attr
     if (!KindMatches(def.kind, v))
       return Invalid(op, absl::StrCat("attribute '", def.name, "' has the wrong type: ", AttrText(v)));
     RETURN_IF_ERROR(CheckMagnitude(op, def, v));
+    // A graph's attributes are compared. Of a composite no attribute stays.
+    if (const auto* number = std::get_if<double>(&v); number != nullptr && std::isnan(*number) && !op.body)
+      return Invalid(op, absl::StrCat("attribute '", def.name, "' is nan, expected a number"));
     if (!def.choices.empty()) {
       const std::string& s = std::get<std::string>(v);
       if (std::find(def.choices.begin(), def.choices.end(), s) == def.choices.end()) {
@@ -241,6 +245,8 @@ StatusOr<std::vector<TensorType>> CheckCall(const OpDef& op, absl::Span<const Te
   auto outputs = op.infer ? op.infer(attrs, inputs) : InferFromRule(op, attrs, inputs);
   if (!outputs.ok()) return op.infer ? InvalidFor(op, inputs, outputs.status().message()) : outputs.status();
   for (const TensorType& type : *outputs) {
+    if (std::any_of(type.shape.begin(), type.shape.end(), [](int64_t n) { return n < 0; }))
+      return InvalidFor(op, inputs, absl::StrCat("the result ", ToString(type), " has a negative size"));
     if (HasTooManyElements(type.shape))
       return InvalidFor(op, inputs, absl::StrCat("the result ", ToString(type), " has too many elements"));
   }

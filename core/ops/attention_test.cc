@@ -30,10 +30,12 @@ TEST(Attention, WholeTiles) {
       EXPECT_EQ(Check("scaled_dot_product_attention", {head, head, head}, attrs), absl::OkStatus());
       EXPECT_EQ(Check("scaled_dot_product_attention_grad", {head, head, head, rows, rows, head}, attrs),
                 absl::OkStatus());
-      const Attrs packed = {{"causal", causal}, {"heads", heads}, {"scale", 0.3}};
-      const Shape qkv = {n, t, 3 * heads * d}, y = {n, t, heads * d};
-      EXPECT_EQ(Check("packed_attention", {qkv}, packed), absl::OkStatus());
-      EXPECT_EQ(Check("packed_attention_grad", {qkv, y, rows, y}, packed), absl::OkStatus());
+      for (const double scale : {0.3, -0.3}) {
+        const Attrs packed = {{"causal", causal}, {"heads", heads}, {"scale", scale}};
+        const Shape qkv = {n, t, 3 * heads * d}, y = {n, t, heads * d};
+        EXPECT_EQ(Check("packed_attention", {qkv}, packed), absl::OkStatus());
+        EXPECT_EQ(Check("packed_attention_grad", {qkv, y, rows, y}, packed), absl::OkStatus());
+      }
     }
   }
 }

@@ -124,6 +124,10 @@ MSLUA_OPERATOR(broadcast_to) {
   op.Rule(BroadcastRule);
   op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
     const auto& shape = a.Ints("shape");
+    if (std::any_of(shape.begin(), shape.end(), [](int64_t n) { return n < 0; })) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("shape is ", ToString(absl::MakeConstSpan(shape)), ", expected no negative size"));
+    }
     const auto merged = BroadcastShape(in[0].shape, shape);
     if (!merged.ok() || *merged != Shape(shape.begin(), shape.end())) {
       return absl::InvalidArgumentError(absl::StrCat("does not broadcast to ", ToString(absl::MakeConstSpan(shape))));

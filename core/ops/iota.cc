@@ -1,4 +1,5 @@
 #include "absl/strings/str_cat.h"
+#include "core/base/number.h"
 #include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/ops/define.h"
@@ -15,6 +16,10 @@ MSLUA_OPERATOR(iota) {
   op.Infer([](const Attrs& a, absl::Span<const TensorType>) -> StatusOr<std::vector<TensorType>> {
     if (a.Int("size") < 0)
       return absl::InvalidArgumentError(absl::StrCat("size is ", a.Int("size"), ", expected no negative number"));
+    const double start = a.Float("start"), end = start + a.Float("step") * static_cast<double>(a.Int("size") - 1);
+    if (a.Int("size") > 0) {
+      for (const double number : {start, end}) RETURN_IF_ERROR(CheckHolds(a.Type("dtype"), number));
+    }
     return std::vector<TensorType>{{a.Type("dtype"), {a.Int("size")}}};
   });
   op.Localize([](const LocalizeCall& c) -> StatusOr<Attrs> {

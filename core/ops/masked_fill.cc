@@ -1,3 +1,4 @@
+#include "core/base/number.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -8,7 +9,8 @@ MSLUA_OPERATOR(masked_fill) {
   op.Class("MaskedFill").Doc("`value` where mask is true, and x elsewhere. The mask broadcasts to the shape of x.");
   op.Input("x").Input("mask", TypeClass::kBool).AllTypes();
   op.Required("value", AttrKind::kFloat, "what masked elements become");
-  op.Check([](const Attrs&, absl::Span<const TensorType> in) -> Status {
+  op.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
+    RETURN_IF_ERROR(CheckNumber("value", in[0].dtype, a.Float("value")));
     const auto shape = BroadcastShape(in[0].shape, in[1].shape);
     if (shape.ok() && *shape == in[0].shape) return absl::OkStatus();
     return absl::InvalidArgumentError("the mask does not broadcast to the shape of x");

@@ -11,7 +11,7 @@ MSLUA_OPERATOR(norm) {
   OpDef op("norm");
   op.Class("LpNorm").Doc(
       "The p-norm over `axis` (every axis when none is named): the sum of abs(x) ^ p, to the power 1 / p. An infinite "
-      "p gives the largest abs(x). Its gradient at 0 is 0.");
+      "p gives the largest abs(x). Where x is 0 its gradient is 0.");
   op.Input("x");
   op.Attr("axis", AttrKind::kAxes, std::vector<int64_t>{}, "the axes to reduce; none: all")
       .Attr("p", AttrKind::kFloat, 2.0, "the order, above 0")
@@ -34,7 +34,15 @@ MSLUA_OPERATOR(norm) {
     } else if (p == 1) {
       y = g.Op("reduce_sum", {g.Op("abs", {x})}, over);
     } else {
-      const Value powers = Elementwise(g, "pow", {g.Op("abs", {x}), g.Constant(p, computed)});
+      const Value magnitude = g.Op("abs", {x}), order = g.Constant(p, computed), zero = g.Constant(0, computed);
+      Value powers;
+      if (p > 1) {
+        powers = Elementwise(g, "pow", {magnitude, order});
+      } else {  // the slope is infinite at 0
+        const Value none = Elementwise(g, "equal", {magnitude, zero});
+        const Value safe = Elementwise(g, "select", {none, g.Constant(1, computed), magnitude});
+        powers = Elementwise(g, "select", {none, zero, Elementwise(g, "pow", {safe, order})});
+      }
       y = RootOfSum(g, g.Op("reduce_sum", {powers}, over), 1 / p);
     }
     return {Cast(g, y, own)};

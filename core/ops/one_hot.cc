@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/number.h"
 #include "core/base/parallel_for.h"
 #include "core/kernels/strided_copy.h"
 #include "core/onnx/lowering.h"
@@ -26,6 +27,8 @@ MSLUA_OPERATOR(one_hot) {
   op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
     if (a.Int("depth") < 1)
       return absl::InvalidArgumentError(absl::StrCat("depth is ", a.Int("depth"), ", expected a positive number"));
+    for (const char* name : {"on_value", "off_value"})
+      RETURN_IF_ERROR(CheckNumber(name, a.Type("dtype"), a.Float(name)));
     TensorType y{a.Type("dtype"), in[0].shape};
     y.shape.push_back(a.Int("depth"));
     return std::vector<TensorType>{y};

@@ -1,4 +1,5 @@
 #include "absl/strings/str_cat.h"
+#include "core/base/number.h"
 #include "core/kernels/strided_copy.h"
 #include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
@@ -39,7 +40,7 @@ Status CheckPadding(const Attrs& a, absl::Span<const TensorType> in) {
             absl::StrCat(name, " has ", n, ", expected no negative number (to cut off, ops.StridedSlice)"));
     }
   }
-  return absl::OkStatus();
+  return CheckNumber("value", in[0].dtype, a.Float("value"));
 }
 
 StatusOr<std::vector<TensorType>> PaddedType(const Attrs& a, absl::Span<const TensorType> in) {
@@ -123,7 +124,7 @@ MSLUA_OPERATOR(pad) {
   op.Reference(PadReference);
   op.OnDevice(PadOnDevice);
   using Ints = std::vector<int64_t>;
-  op.AddSample({{{DType::kF32, {3, 4}}}, {{"low", Ints{0, 1}}, {"high", Ints{0, 2}}, {"value", 0.5}}});
+  op.AddSample({{{DType::kF32, {3, 4}}}, {{"low", Ints{0, 1}}, {"high", Ints{0, 2}}, {"value", 2.0}}});
   op.AddSample({{{DType::kF32, {3, 4}}}, {{"low", Ints{1, 0}}, {"high", Ints{0, 0}}, {"interior", Ints{2, 0}}}});
   return {op};
 }

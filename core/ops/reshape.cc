@@ -90,7 +90,11 @@ MSLUA_OPERATOR(reshape) {
       else if (__builtin_mul_overflow(known, shape[d], &known))
         return absl::InvalidArgumentError(absl::StrCat(ToString(absl::MakeConstSpan(shape)), " has too many elements"));
     }
-    if (unknown >= 0 && known > 0) shape[unknown] = in[0].elements() / known;
+    if (unknown >= 0 && known == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(ToString(absl::MakeConstSpan(shape)), " has a size 0: any size may stand for its -1"));
+    }
+    if (unknown >= 0) shape[unknown] = in[0].elements() / known;
     if (NumElements(shape) != in[0].elements()) {
       return absl::InvalidArgumentError(
           absl::StrCat("has ", in[0].elements(), " elements, which do not fill ", ToString(absl::MakeConstSpan(dims))));

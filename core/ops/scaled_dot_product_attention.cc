@@ -173,8 +173,7 @@ std::vector<Value> GradGrad(GradContext& c) {
   const auto times = [&](Value a, Value b, bool transpose_a, bool transpose_b) {
     return g.Op("matmul", {a, b}, {{"transpose_a", transpose_a}, {"transpose_b", transpose_b}});
   };
-  const double scale =
-      c.attrs.Float("scale") != 0 ? c.attrs.Float("scale") : 1 / std::sqrt(static_cast<double>(type.shape.back()));
+  const double scale = Attention::Of(c.attrs, type.shape, k_shape, g.TypeOf(c.x(2)).shape).scale;
   // Where a query does not see a key the exponent may be any number.
   const Value below =
       EmitFormula(g, "min(s * scale - lse, 80)", {{"s", times(q, k, false, true)}, {"lse", lse}}, {{"scale", scale}});
@@ -238,6 +237,7 @@ MSLUA_OPERATOR(scaled_dot_product_attention) {
   op.AddSample({{f32({2, 3, 4}), f32({2, 6, 4}), f32({2, 6, 3})}});
   op.AddSample({{f32({2, 4, 5}), f32({2, 6, 5}), f32({2, 6, 5})}, causal});
   op.AddSample({{f32({1, 2, 37, 9}), f32({1, 2, 150, 9}), f32({1, 2, 150, 17})}, {{"causal", true}, {"scale", 0.7}}});
+  op.AddSample({{f32({2, 3, 4}), f32({2, 6, 4}), f32({2, 6, 3})}, {{"scale", -0.7}}});
 
   OpDef grad("scaled_dot_product_attention_grad");
   grad.Doc(
@@ -272,7 +272,7 @@ MSLUA_OPERATOR(scaled_dot_product_attention) {
 
 MSLUA_ONNX(scaled_dot_product_attention) {
   const size_t r = static_cast<size_t>(c.TypeIn().rank());
-  const int64_t t = c.TypeIn(0).shape[r - 2], s = c.TypeIn(1).shape[r - 2], d = c.TypeIn(0).shape[r - 1];
+  const Attention a = Attention::Of(c.attrs(), c.TypeIn(0).shape, c.TypeIn(1).shape, c.TypeIn(2).shape);
   const std::vector<onnx::Dim> y = c.DimsOut(0);
   if (y[r - 2].rows != 0) return c.Fail("the length of its sequences depends on the batch");
   const DType type = c.TypeIn().dtype, wide = type == DType::kF64 ? type : DType::kF32;
@@ -280,16 +280,15 @@ MSLUA_ONNX(scaled_dot_product_attention) {
   std::vector<int64_t> perm(r);
   std::iota(perm.begin(), perm.end(), int64_t{0});
   std::swap(perm[r - 1], perm[r - 2]);
-  const double given = c.attrs().Float("scale"), scale = given == 0 ? 1 / std::sqrt(static_cast<double>(d)) : given;
   std::string scores = c.Op("MatMul", {in(0), c.Transpose(in(1), perm)});
-  scores = c.Op("Mul", {scores, c.Number(scale, wide)});
+  scores = c.Op("Mul", {scores, c.Number(a.scale, wide)});
   if (c.attrs().Bool("causal")) {
-    std::string seen(static_cast<size_t>(t * s), '\0');
-    for (int64_t i = 0; i < t; ++i) {
-      for (int64_t j = 0; j <= i + s - t; ++j) seen[static_cast<size_t>(i * s + j)] = 1;
+    std::string seen(static_cast<size_t>(a.t * a.s), '\0');
+    for (int64_t i = 0; i < a.t; ++i) {
+      for (int64_t j = 0; j < a.Seen(i); ++j) seen[static_cast<size_t>(i * a.s + j)] = 1;
     }
     const std::string none = c.Number(-std::numeric_limits<double>::infinity(), wide);
-    scores = c.Op("Where", {c.Tensor({DType::kBool, {t, s}}, seen), scores, none});
+    scores = c.Op("Where", {c.Tensor({DType::kBool, {a.t, a.s}}, seen), scores, none});
   }
   const std::string out = c.Op("MatMul", {c.Op("Softmax", {scores}, {{"axis", int64_t{-1}}}), in(2)});
   c.Result(type == wide ? out : c.Cast(out, type));

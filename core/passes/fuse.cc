@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <queue>
 
@@ -93,9 +94,16 @@ class Fuser {
     while (graph_.nodes[v.node].op->name == "broadcast_to") v = graph_.nodes[v.node].inputs[0];
     return v;
   }
+  // Nothing for an integer that a double does not hold.
   std::optional<double> SplatOf(Value v) const {
     const Node& n = graph_.nodes[ThroughBroadcast(v).node];
     if (n.op->name != "constant" || n.outputs[0].elements() != 1) return std::nullopt;
+    if (n.outputs[0].dtype == DType::kI64) {
+      constexpr int64_t kLargest = int64_t{1} << 53;
+      int64_t number;
+      std::memcpy(&number, n.attrs.Str("data").data(), sizeof number);
+      if (number < -kLargest || number > kLargest) return std::nullopt;
+    }
     return LoadAsDouble(n.outputs[0].dtype, n.attrs.Str("data").data(), 0);
   }
 

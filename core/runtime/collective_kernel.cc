@@ -393,6 +393,30 @@ Made MakeStart(const Site& s, const Call& call) {
   return std::make_unique<StartKernel>(s.calls, mine, call, s.source, s.groups->timeout(), std::move(bytes));
 }
 
+// A call lasts from its start to its end, both nodes of one graph: of an operator that runs alone the other is missing.
+Status CheckPair(const Graph& graph, int32_t index) {
+  const Node& node = graph.nodes[index];
+  const auto call_of = [&](int32_t i) { return RankCallOf(*graph.nodes[i].op); };
+  const auto missing = [&](const char* other) {
+    return absl::InvalidArgumentError(absl::StrCat("expected ", other, " in the same graph"));
+  };
+  const RankCall call = call_of(index);
+  if (call == RankCall::kEndAllReduce || call == RankCall::kEndSend) {
+    const bool sends = call == RankCall::kEndSend;
+    const int32_t start = node.inputs[0].node;
+    const bool one = std::all_of(node.inputs.begin(), node.inputs.end(), [&](Value v) { return v.node == start; });
+    if (one && call_of(start) == (sends ? RankCall::kStartSend : RankCall::kStartAllReduce)) return absl::OkStatus();
+    return missing(sends ? "the result of a stage_send" : "the results of one all_reduce_start");
+  }
+  if (call != RankCall::kStartAllReduce && call != RankCall::kStartSend) return absl::OkStatus();
+  const bool sends = call == RankCall::kStartSend;
+  for (int32_t i = index + 1; i < static_cast<int32_t>(graph.nodes.size()); ++i) {
+    if (call_of(i) == (sends ? RankCall::kEndSend : RankCall::kEndAllReduce) && graph.nodes[i].inputs[0].node == index)
+      return absl::OkStatus();
+  }
+  return missing(sends ? "a stage_sent" : "an all_reduce_wait");
+}
+
 Made MakeWait(const Site& s) { return std::make_unique<WaitKernel>(s.calls, s.calls->Of(s.node.inputs[0].node)); }
 
 template <typename K>
@@ -415,6 +439,42 @@ Made MakePermute(const Site& s) {
 Made MakeExchange(const Site& s) {
   return std::make_unique<ExchangeKernel>(s.groups, s.group, PlainCall(s), s.source, BoxesOf(s.node),
                                           s.graph.TypeOf(s.node.inputs[0]), s.node.outputs[0]);
+}
+
+// Whether the boxes that rank `own` of the group sends lie in x, and those that it gets lie apart from each other and
+// make up the result.
+Status CheckBoxes(const Graph& graph, const Node& node, int own) {
+  const Shape &x = graph.TypeOf(node.inputs[0]).shape, &y = node.outputs[0].shape;
+  const auto inside = [](const Shape& at, const Shape& sizes, const Shape& whole) {
+    for (size_t d = 0; d < whole.size(); ++d) {
+      if (sizes[d] > whole[d] || at[d] > whole[d] - sizes[d]) return false;
+    }
+    return true;
+  };
+  int64_t filled = 0;
+  std::vector<ExchangeKernel::Box> got;
+  for (const ExchangeKernel::Box& box : BoxesOf(node)) {
+    if (box.from != own && box.to != own)
+      return absl::InvalidArgumentError("messages has a box that this rank neither sends nor gets");
+    if (box.from == own && !inside(box.in_source, box.sizes, x))
+      return absl::InvalidArgumentError("messages has a box that does not lie in x");
+    if (box.to != own || NumElements(box.sizes) == 0) continue;
+    if (!inside(box.in_target, box.sizes, y))
+      return absl::InvalidArgumentError("messages has a box that does not lie in the result");
+    for (const ExchangeKernel::Box& other : got) {
+      bool apart = false;
+      for (size_t d = 0; d < y.size(); ++d) {
+        apart = apart || box.in_target[d] >= other.in_target[d] + other.sizes[d] ||
+                other.in_target[d] >= box.in_target[d] + box.sizes[d];
+      }
+      if (!apart) return absl::InvalidArgumentError("messages has two boxes with the same place in the result");
+    }
+    filled += NumElements(box.sizes);
+    got.push_back(box);
+  }
+  if (filled == NumElements(y)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("this rank gets ", filled, " elements, expected the ", NumElements(y), " of the result"));
 }
 
 // Null for what no other rank takes part in.
@@ -460,8 +520,10 @@ StatusOr<std::unique_ptr<Kernel>> MakeCollectiveKernel(const Graph& graph, int32
     return absl::InvalidArgumentError(absl::StrCat(node.op->name, " over ", ranks.size(),
                                                    " ranks, but this job has one: start it with -n ", ranks.size()));
   }
+  RETURN_IF_ERROR(CheckPair(graph, index));
   std::string source = SourceOf(graph, node);
   ASSIGN_OR_RETURN(Communicator* const group, groups->Get(ranks, source));
+  if (RankCallOf(*node.op) == RankCall::kExchange) RETURN_IF_ERROR(CheckBoxes(graph, node, group->rank()));
   Made kernel = MakeKernel({graph, node, index, groups, group, calls, std::move(source)});
   if (kernel == nullptr)
     return absl::InternalError(

@@ -265,6 +265,38 @@ TEST(Collectives, WithoutRanksTheMistakeIsNamed) {
   EXPECT_THAT(status.message(), HasSubstr("all_reduce over 2 ranks, but this job has one: start it with -n 2"));
 }
 
+// Ranks that all run y = op(x).
+std::string ProblemOf(const std::string& op, const Attrs& attrs) {
+  std::vector<RankProgram> programs;
+  for (int r = 0; r < 2; ++r) {
+    GraphBuilder g;
+    g.Output("y", g.Op(op, {g.Input("x", kData, {DType::kF32, {2}})}, attrs));
+    programs.push_back({*g.Finish(), {Bytes({1, 2})}});
+  }
+  return std::string(RunRanks(programs).status().message());
+}
+
+TEST(Collectives, StartsAndEndsBelongToOneGraph) {
+  EXPECT_THAT(ProblemOf("all_reduce_start", {{"group", kTwo}}),
+              HasSubstr("all_reduce_start: expected an all_reduce_wait in the same graph"));
+  EXPECT_THAT(ProblemOf("all_reduce_wait", {{"group", kTwo}}),
+              HasSubstr("all_reduce_wait: expected the results of one all_reduce_start in the same graph"));
+  const Attrs message = {{"group", kTwo}, {"peer", int64_t{1}}};
+  EXPECT_THAT(ProblemOf("stage_send", message), HasSubstr("stage_send: expected a stage_sent in the same graph"));
+  EXPECT_THAT(ProblemOf("stage_sent", message),
+              HasSubstr("stage_sent: expected the result of a stage_send in the same graph"));
+}
+
+TEST(Collectives, BoxesOfAnExchangeLieInItsTensors) {
+  const auto problem = [](std::vector<int64_t> messages) {
+    return ProblemOf("exchange", {{"group", kTwo}, {"shape", std::vector<int64_t>{1}}, {"messages", messages}});
+  };
+  EXPECT_EQ(problem({0, 1, 1, 0, 1, 1, 0, 0, 0, 1}), "");
+  EXPECT_THAT(problem({}), HasSubstr("exchange: this rank gets 0 elements, expected the 1 of the result"));
+  EXPECT_THAT(problem({0, 1, 2, 0, 1, 1, 0, 2, 0, 1}), HasSubstr("a box that does not lie in x"));
+  EXPECT_THAT(problem({0, 1, 0, 1, 1, 1, 0, 0, 1, 1}), HasSubstr("a box that does not lie in the result"));
+}
+
 TEST(Collectives, RanksThatDifferAreToldBothLines) {
   std::vector<RankProgram> programs;
   for (int r = 0; r < 2; ++r) {

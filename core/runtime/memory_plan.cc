@@ -29,7 +29,10 @@ struct Slot {
 };
 
 bool StartsBucket(const Node& n) { return RankCallOf(*n.op) == RankCall::kStartAllReduce; }
-bool EndsBucket(const Node& n) { return RankCallOf(*n.op) == RankCall::kEndAllReduce; }
+// Whether result `o` of a node is one of the bucket that the node waits for.
+bool EndsBucket(const Graph& graph, const Node& n, size_t o) {
+  return RankCallOf(*n.op) == RankCall::kEndAllReduce && StartsBucket(graph.nodes[n.inputs[o].node]);
+}
 
 // Offsets by decreasing size, each at the lowest place that is free while it lives.
 int64_t Pack(std::vector<Interval*>& intervals) {
@@ -81,7 +84,7 @@ class Planner {
       plan_.values[i].resize(n.outputs.size());
       for (size_t o = 0; o < n.outputs.size(); ++o) {
         const Value own{static_cast<int32_t>(i), static_cast<int32_t>(o)};
-        root_[i].push_back(n.op->view ? Root(n.inputs[0]) : EndsBucket(n) ? Root(n.inputs[o]) : own);
+        root_[i].push_back(n.op->view ? Root(n.inputs[0]) : EndsBucket(graph_, n, o) ? Root(n.inputs[o]) : own);
       }
     }
   }

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "core/op/marks.h"
+#include "core/sharding/sharding.h"
 #include "core/step/sync_type.h"
 
 namespace mslua {
@@ -39,13 +41,94 @@ void Aggregate(GraphBuilder& g, const Aggregation& how, const OptimizerShards& s
   g.SetLocation(nullptr);
 }
 
+namespace {
+
+// The dimensions of a graph's values in classes: those that some operator's rule gives one factor.
+class ConnectedDimensions {
+ public:
+  explicit ConnectedDimensions(const Graph& graph) {
+    for (const Node& n : graph.nodes) {
+      std::vector<size_t>& first = first_.emplace_back();
+      for (const TensorType& t : n.outputs) first.push_back(Add(t.shape.size()));
+    }
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      const Node& n = graph.nodes[i];
+      const auto rule = RuleOf(graph, n);
+      if (!rule.ok()) continue;  // what has none connects nothing
+      const size_t factors = Add(rule->rule.factors.size());
+      for (size_t k = 0; k < n.inputs.size(); ++k) Connect(*rule, rule->rule.inputs[k], n.inputs[k], factors);
+      for (size_t o = 0; o < n.outputs.size(); ++o)
+        Connect(*rule, rule->rule.outputs[o], {static_cast<int32_t>(i), static_cast<int32_t>(o)}, factors);
+    }
+  }
+
+  size_t ClassOf(Value v, size_t dim) const { return Root(At(v, dim)); }
+
+ private:
+  size_t Add(size_t n) {
+    const size_t first = parents_.size();
+    for (size_t i = 0; i < n; ++i) parents_.push_back(first + i);
+    return first;
+  }
+  size_t At(Value v, size_t dim) const {
+    return first_[static_cast<size_t>(v.node)][static_cast<size_t>(v.output)] + dim;
+  }
+  size_t Root(size_t i) const {
+    while (parents_[i] != i) i = parents_[i];
+    return i;
+  }
+  void Connect(const NodeRule& rule, const FactorRule::Tensor& dims, Value v, size_t factors) {
+    for (size_t d = 0; d < dims.size(); ++d) {
+      int f = rule.CutFactor(dims[d]);
+      if (f < 0 && dims[d].size() == 1) f = dims[d][0];  // a batch of one row
+      if (f < 0) continue;
+      const size_t a = Root(At(v, d)), b = Root(factors + static_cast<size_t>(f));
+      parents_[std::max(a, b)] = std::min(a, b);
+    }
+  }
+
+  std::vector<std::vector<size_t>> first_;  // by node and output: its first dimension
+  std::vector<size_t> parents_;             // of dimensions and factors; roots are their own
+};
+
+constexpr int kNoRows = -1;
+
+// The dimension of a random node's output along which rows lie, or kNoRows.
+int RowsOf(const Node& node, int32_t at, const ConnectedDimensions& dimensions, const absl::flat_hash_set<size_t>& rows,
+           const absl::flat_hash_set<size_t>& parameters) {
+  const size_t rank = node.outputs[0].shape.size();
+  bool of_parameters = true;
+  for (size_t d = 0; d < rank; ++d) {
+    const size_t in = dimensions.ClassOf({at, 0}, d);
+    if (rows.contains(in)) return static_cast<int>(d);
+    of_parameters &= parameters.contains(in);
+  }
+  return of_parameters ? kNoRows : 0;
+}
+
+}  // namespace
+
 void PlaceRandomRows(Graph& graph, int64_t ranks, int64_t place) {
-  for (Node& n : graph.nodes) {
-    if (!n.op->random || n.outputs[0].rank() == 0) continue;
+  const auto random = [](const Node& n) { return n.op->random && n.outputs[0].rank() > 0; };
+  if (std::none_of(graph.nodes.begin(), graph.nodes.end(), random)) return;
+  const ConnectedDimensions dimensions(graph);
+  absl::flat_hash_set<size_t> rows, parameters;
+  for (const int32_t i : graph.Inputs()) {
+    const Node& n = graph.nodes[static_cast<size_t>(i)];
+    const size_t rank = n.outputs[0].shape.size();
+    if (n.attrs.Str("kind") == kData && rank > 0) rows.insert(dimensions.ClassOf({i, 0}, 0));
+    if (n.attrs.Str("kind") != kParameter) continue;
+    for (size_t d = 0; d < rank; ++d) parameters.insert(dimensions.ClassOf({i, 0}, d));
+  }
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    Node& n = graph.nodes[i];
+    if (!random(n)) continue;
+    const int dim = RowsOf(n, static_cast<int32_t>(i), dimensions, rows, parameters);
+    if (dim == kNoRows) continue;
     const Shape& shape = n.outputs[0].shape;
     std::vector<int64_t> begin(shape.size(), 0), global(shape.begin(), shape.end());
-    begin[0] = place * shape[0];
-    global[0] *= ranks;
+    begin[static_cast<size_t>(dim)] = place * shape[static_cast<size_t>(dim)];
+    global[static_cast<size_t>(dim)] *= ranks;
     mark::kGlobal.Set(mark::kBegin.Set(n.attrs, std::move(begin)), std::move(global));
   }
 }

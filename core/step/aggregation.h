@@ -29,7 +29,9 @@ void Aggregate(GraphBuilder& g, const Aggregation& how, const OptimizerShards& s
                const std::vector<std::shared_ptr<ParameterData>>& parameters, std::vector<Value>* gradients);
 
 // Gives the random operators of rank `place` of `ranks` the numbers of its rows, so that a rank's part of the global
-// batch meets what it would meet in the whole: rows are the first dimension.
+// batch meets what it would meet in the whole. Rows are the first dimension of what data inputs bring, and each
+// dimension that the operators' rules connect with it. A random operator over parameters alone, noise of weights, is
+// the same on each rank. Of one that no rule connects with either, rows are the first dimension.
 void PlaceRandomRows(Graph& graph, int64_t ranks, int64_t place);
 
 }  // namespace mslua

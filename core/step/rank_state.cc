@@ -26,6 +26,11 @@ int OtherStage(const GlobalView* view, const std::string& key) {
   return owner == kNoStage || owner == view->stage() ? kNoStage : owner;
 }
 
+Status KeptElsewhere(const GlobalView& view, const ParameterData& p, int stage) {
+  return absl::FailedPreconditionError(absl::StrCat("parameter '", p.name, "' is kept by the ranks of pipeline stage ",
+                                                    stage, "; this rank is of stage ", view.stage()));
+}
+
 // Memory for a value of a parameter, of a part of it or of all.
 StatusOr<TensorView> AddValue(RankState& state, const ParameterData& p, const std::string& key,
                               const TensorType& type) {
@@ -84,9 +89,7 @@ StatusOr<TensorView> ValueOf(RankState& state, ParameterData& p) {
     return KeepPart(state, key, *sharded);
   }
   if (const int other = OtherStage(view, key); other != kNoStage) {
-    return absl::FailedPreconditionError(absl::StrCat("parameter '", p.name,
-                                                      "' is kept by the ranks of pipeline stage ", other,
-                                                      "; this rank is of stage ", view->stage()));
+    return KeptElsewhere(*view, p, other);
   }
   if (sharded != nullptr) return MakePart(state, p, *sharded);
   ASSIGN_OR_RETURN(const TensorView value, AddValue(state, p, key, p.type));
@@ -95,7 +98,26 @@ StatusOr<TensorView> ValueOf(RankState& state, ParameterData& p) {
   return value;
 }
 
+StatusOr<const GlobalView::Sharded*> PartOf(const RankState& state, const ParameterData& p) {
+  const GlobalView* view = state.view.get();
+  const GlobalView::Sharded* none = nullptr;
+  if (view == nullptr || p.key.empty()) return none;
+  if (const int other = OtherStage(view, p.key); other != kNoStage) return KeptElsewhere(*view, p, other);
+  const GlobalView::Sharded* sharded = view->Find(p.key);
+  return sharded == nullptr || sharded->part.all() ? none : sharded;
+}
+
+Status CheckWhole(const RankState& state, const ParameterData& p) {
+  ASSIGN_OR_RETURN(const GlobalView::Sharded* const sharded, PartOf(state, p));
+  if (sharded == nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "parameter '", p.name, "' is ", ToString(sharded->whole()), ", and this rank keeps ", ToString(sharded->local()),
+      " of it: what a rank computes by itself would be of its part; evaluate with model:eval or model:predict, or read "
+      "the parameter's .value on every rank, which is whole"));
+}
+
 StatusOr<Tensor> BorrowValue(RankState& state, ParameterData& p) {
+  RETURN_IF_ERROR(CheckWhole(state, p));
   ASSIGN_OR_RETURN(const TensorView value, ValueOf(state, p));
   return Tensor{value.type, std::shared_ptr<void>(value.data, [](void*) {})};
 }

@@ -33,7 +33,12 @@ struct RankState {
 const std::string& KeyOf(RankState& state, ParameterData& parameter);
 // The value in the store, made on first use. Random values are a function of (seed, name, index) alone.
 StatusOr<TensorView> ValueOf(RankState& state, ParameterData& parameter);
-// A tensor over the store's memory, which it does not own: for the duration of a call.
+// What this rank keeps of a parameter of which ranks keep parts; null: it has all of it. An error where the ranks of
+// another pipeline stage keep it.
+StatusOr<const GlobalView::Sharded*> PartOf(const RankState& state, const ParameterData& parameter);
+// An error where this rank has not all of it: what a rank computes by itself needs all.
+Status CheckWhole(const RankState& state, const ParameterData& parameter);
+// A tensor over the store's memory, which it does not own: for the duration of a call. The rank has all of it.
 StatusOr<Tensor> BorrowValue(RankState& state, ParameterData& parameter);
 // Replaces the value; types must agree.
 Status SetValue(RankState& state, ParameterData& parameter, const Tensor& value);

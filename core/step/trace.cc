@@ -31,6 +31,16 @@ Value Trace::Constant(const Tensor& tensor) {
       tensor.type, std::string(static_cast<const char*>(tensor.data.get()), static_cast<size_t>(tensor.type.bytes())));
 }
 
+Value Trace::TensorValue(const Tensor& tensor) {
+  if (!captures_) return Constant(tensor);
+  for (size_t i = 0; i < captured_.size(); ++i) {
+    if (captured_[i].data == tensor.data && captured_[i].type == tensor.type) return captured_values_[i];
+  }
+  captured_.push_back(tensor);
+  captured_values_.push_back(DataInput(absl::StrCat("captured", captured_.size()), tensor.type));
+  return captured_values_.back();
+}
+
 Value Trace::Input(absl::string_view name, absl::string_view kind, const TensorType& type) {
   const auto location = builder_.location();
   builder_.SetLocation(nullptr);

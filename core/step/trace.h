@@ -30,6 +30,11 @@ class Trace {
   const GraphBuilder& g() const { return builder_; }
   uint64_t id() const { return id_; }
   bool training() const { return training_; }
+  // Whether each cell that is called says if it trains (Cell:set_train), as it does where nothing is traced; else
+  // training() holds for all.
+  void FollowCells() { follows_cells_ = true; }
+  bool follows_cells() const { return follows_cells_; }
+  void SetTraining(bool training) { training_ = training; }
 
   // What a parameter is at this place: the graph input on first use, or what was assigned to it.
   StatusOr<Value> ParameterValue(const std::shared_ptr<ParameterData>& parameter);
@@ -44,6 +49,12 @@ class Trace {
   // The number of the training step, i64, from 0; in other graphs, of the run.
   Value Step() { return ScalarInput("step", DType::kI64); }
   Value Constant(const Tensor& tensor);
+  // From here on tensors that are read become inputs of kind data, in the order of first use, instead of constants: the
+  // graph is then the same for other values. Captured() are those tensors.
+  void CaptureTensors() { captures_ = true; }
+  const std::vector<Tensor>& captured() const { return captured_; }
+  // A tensor that is read at this place.
+  Value TensorValue(const Tensor& tensor);
 
   // From here on `parameter` is `value`; the graph gets an output that replaces it (Finish).
   Status Assign(const std::shared_ptr<ParameterData>& parameter, Value value);
@@ -95,7 +106,10 @@ class Trace {
 
   RankState& state_;
   const uint64_t id_;
-  const bool training_;
+  bool training_;
+  bool follows_cells_ = false, captures_ = false;
+  std::vector<Tensor> captured_;
+  std::vector<Value> captured_values_;
   absl::optional<DType> amp_;
   Instead instead_;
   GraphBuilder builder_;

@@ -196,7 +196,19 @@ function Cell:_compute_in(dtype)
   self:_each_cell(function(cell) rawset(cell, "_narrow", dtype) end)
 end
 
-local function leave(recomputed, stage, narrow, before, ...)
+-- Whether a cell trains where nothing is compiled: as set_train has said of it, or of the nearest cell that owns it.
+local function trains(cell)
+  local seen = 0
+  while cell and seen < 1000 do
+    local on = rawget(cell, "_training")
+    if on ~= nil then return on end
+    cell, seen = rawget(cell, "_owner"), seen + 1
+  end
+  return false
+end
+
+local function leave(recomputed, stage, narrow, before, trained, ...)
+  if trained ~= nil then core.set_training(trained) end
   if narrow then core.set_amp(before) end
   if recomputed then core.pop_region() end
   if stage then core.pop_stage() end
@@ -219,7 +231,8 @@ function Cell:__call(...)
   if recomputed then core.push_region() end
   local narrow = rawget(self, "_narrow")
   local before = narrow and core.set_amp(narrow)
-  return leave(recomputed, stage, narrow, before, self:construct(...))
+  local trained = core.set_training(trains(self))
+  return leave(recomputed, stage, narrow, before, trained, self:construct(...))
 end
 
 frames.name_of = scope_name
@@ -335,13 +348,14 @@ end
 
 ------------------------------------------------------------------------------------------------------------- settings
 
---- Training or evaluation: under train and eval the compiler decides; eagerly the cell that is called does.
+--- Training or evaluation, of this cell and of those below: under train and eval the compiler decides; eagerly, and in
+--- ms.grad, the cell that is called does. Cells evaluate until they are told to train.
 ---@param on? boolean default true
 ---@return Cell self
 function Cell:set_train(...)
   check_self(self, "set_train()")
   local on = arity.take("set_train", 1, ...)
-  core.set_training(on ~= false)
+  self:_each_cell(function(cell) rawset(cell, "_training", on ~= false) end)
   return self
 end
 

@@ -4,6 +4,7 @@ local class = require "mslua.class"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
 local notice = require "mslua.notice"
+local shared_parameters = require "mslua.shared_parameters"
 local Cell = require "mslua.cell"
 
 local M = {}
@@ -15,13 +16,37 @@ local bind_save = args.signature("save_checkpoint", {
     doc = "a folder to write, or a file that ends in .safetensors or .npz" },
 })
 
+-- The parameters in a table of values and their keys, in an order that is the same on all ranks.
+local function parameters_in(values)
+  local parameters, keys = {}, {}
+  for key, v in pairs(values) do
+    if core.kind(v) == "Parameter" then keys[#keys + 1] = key end
+  end
+  table.sort(keys, function(x, y) return tostring(x) < tostring(y) end)
+  for i, key in ipairs(keys) do parameters[i] = values[key] end
+  return parameters, keys
+end
+
 --- Saves a network's parameters and states, or a table name -> tensor, as a folder, or as one file when the name ends
---- in .safetensors or .npz (NumPy's, where bf16 is f32; load_checkpoint does not read it). (save_obj, ckpt_file_name)
+--- in .safetensors or .npz (NumPy's, where bf16 is f32; load_checkpoint does not read it). Where ranks keep parts of
+--- the parameters, all of them call it, and of those that give one name the first writes. (save_obj, ckpt_file_name)
 function M.save_checkpoint(...)
   local a = bind_save(...)
-  local values = a.save_obj
+  local values, path = a.save_obj, a.ckpt_file_name
   if class.is(values, Cell) then values = values:get_parameters(function(p) return p.saved end) end
-  core.save_checkpoint(a.ckpt_file_name, values)
+  local parameters, keys = parameters_in(values)
+  shared_parameters.write("save_checkpoint", parameters, path, function(writes)
+    local whole = {}
+    for key, v in pairs(values) do whole[key] = v end
+    for i, p in ipairs(parameters) do
+      if core.is_part(p) then
+        local value, key = p.value, keys[i]
+        whole[key] = nil
+        if writes then whole[type(key) == "number" and p.name or key] = value end
+      end
+    end
+    if writes then core.save_checkpoint(path, whole) end
+  end)
 end
 
 local strict_load = { "strict_load", "boolean", true,

@@ -99,7 +99,8 @@ function core.ops() end
 
 ---@class Parameter : Tensor
 ---@field name string the full name, "conv1.weight": the path from the root that is trained
----@field value Tensor a copy of the value (makes it when it does not exist yet); assignable: p.value = tensor
+---@field value Tensor a copy of the value (makes it when it does not exist yet); assignable: p.value = tensor. Both are
+---  whole: where ranks keep parts of it, all of them read it together, and each keeps its part of what it is given
 ---@field requires_grad boolean settable
 ---@field saved boolean settable: checkpoints hold its value
 ---@field layerwise_parallel boolean settable
@@ -132,6 +133,18 @@ function core.assign(p, value) end
 ---@return string? problem with the name of an initializer, such as "normal" or MindSpore's "Normal"
 function core.initializer_problem(name) end
 
+---Whether the ranks keep parts of it. An error where another pipeline stage keeps it.
+---@param p Parameter
+---@return boolean
+function core.is_part(p) end
+---Every rank's text, by rank from 1; all ranks call it.
+---@param text string  @param what string for messages
+---@return string[]
+function core.gather_texts(text, what) end
+---An error when a rank's tensors are other than those of rank 0; all ranks call it.
+---@param what string for the message  @param tensors Tensor[]
+function core.check_same(what, tensors) end
+
 ---Parameters and states whose values exist: name -> Parameter is the library's business; this lists store keys.
 ---@return {name: string, shape: integer[], dtype: dtype, kind: "parameter"|"state"}[]
 function core.store() end
@@ -156,10 +169,18 @@ function core.print(value, name) end
 function core.set_amp(dtype) end
 ---@return boolean
 function core.is_tracing() end
----True while build_train traces, or after core.set_training(true): what BatchNorm and Dropout ask.
+---Whether the cell that is called trains: what BatchNorm and Dropout ask. All cells do while build_train traces.
 ---@return boolean
 function core.training() end
+---Says so of the cell that is called. Gives what was before; nil: one answer holds for all cells, and is not changed.
+---@param on boolean
+---@return boolean?
 function core.set_training(on) end
+---From here on one answer holds for all cells that are called outside training; nil: each cell says it again. Gives
+---what was before.
+---@param on boolean?
+---@return boolean?
+function core.force_training(on) end
 ---Identity whose gradient is zero.
 function core.stop_gradient(x) end
 

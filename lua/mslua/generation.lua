@@ -4,6 +4,7 @@
 local args = require "mslua.args"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
+local evaluating = require "mslua.evaluating"
 local kv_cache = require "mslua.kv_cache"
 local ops = require "mslua.ops"
 local Cell = require "mslua.cell"
@@ -77,16 +78,12 @@ function Generator:graph(t, prefill)
     end
     return choose(logits, u, self.how, seen)
   end
-  local training = core.training()
-  core.set_training(false)
   local inputs = {
     { name = "ids", dtype = "int32", shape = { n, t } }, { name = "start", dtype = "int32", shape = { n } },
     { name = "count", dtype = "int32", shape = { n } }, { name = "u", dtype = "float32", shape = { n, 1 } },
   }
   if self.seen then inputs[5] = { name = "seen", dtype = "int32", shape = { n, self.seen.size } } end
-  local ok, graph = pcall(core.trace, forward, inputs)
-  core.set_training(training)
-  if not ok then error(graph, 0) end
+  local graph = evaluating(core.trace, forward, inputs)
   self.graphs[key] = graph
   return graph
 end

@@ -34,7 +34,8 @@ end
 local bind_value = args.signature("value_and_grad", fields)
 
 --- A function that gives fn's value and the gradient of its first result, a scalar. grad_position: one argument (from
---- 1) or a list; weights: a list of parameters; has_aux: fn's further results come back too, in a list. (fn,
+--- 1) or a list; weights: a list of parameters; has_aux: fn's further results come back too, in a list. Each call calls
+--- fn, which may read variables and tensors that change; for a number that changes it is compiled again. (fn,
 --- grad_position = 1, weights, has_aux = false)
 function M.value_and_grad(...)
   local a, f, count = bound(bind_value, ...)

@@ -17,6 +17,26 @@ local function by_row(x)
   return #axes == 0 and rows or ops.reduce_mean(rows, axes)
 end
 
+-- A value, or the values of a table, of this 16-bit type as float32.
+local function widened(v, narrow)
+  if core.kind(v) then return v.dtype == narrow and ops.cast(v, "float32") or v end
+  if type(v) ~= "table" or getmetatable(v) then return v end
+  local all = {}
+  for key, item in pairs(v) do all[key] = widened(item, narrow) end
+  return all
+end
+
+-- f(output, label, ...) outside of mixed precision: counts are exact, which 16 bits do not hold above 256.
+local function exactly(f)
+  return function(output, label, ...)
+    local narrow = core.is_tracing() and core.set_amp(nil)
+    if not narrow then return f(output, label, ...) end
+    local result = f(widened(output, narrow), widened(label, narrow), ...)
+    core.set_amp(narrow)
+    return result
+  end
+end
+
 -- Ids of the classes, whether labels are ids or rows of probabilities.
 local function ids(logits, labels)
   return #labels.shape == #logits.shape and ops.argmax(labels, -1) or labels
@@ -27,13 +47,21 @@ local function top1(logits, labels)
   return by_row(ops.equal(ops.cast(ops.argmax(logits, -1), labels.dtype), labels))
 end
 
--- A label counts when fewer than five logits are above its own.
+-- A label counts when it is among the first five: of equal logits the lower class comes first, NaN before all numbers.
+-- A label whose own logit is NaN, or that is no class, does not count.
 local function top5(logits, labels)
   local shape = logits.shape
-  local own = ops.one_hot(ids(logits, labels), shape[#shape])
-  local score = ops.reduce_sum(ops.select(ops.greater(own, 0), logits, 0), { -1 }, { keep_dims = true })
-  local above = ops.reduce_sum(ops.cast(ops.greater(logits, score), "float32"), { -1 })
-  return by_row(ops.less(above, 5))
+  local classes, column = shape[#shape], labels.shape
+  labels = ids(logits, labels)
+  column[#shape] = 1
+  local own = ops.greater(ops.one_hot(labels, classes), 0)
+  local score = ops.reduce_sum(ops.select(own, logits, 0), { -1 }, { keep_dims = true })
+  local lower = ops.less(ops.iota { size = classes }, ops.reshape(ops.cast(labels, "int32"), column))
+  local before = ops.logical_or(ops.logical_not(ops.less_equal(logits, score)),
+    ops.logical_and(ops.equal(logits, score), lower))
+  local first = ops.less(ops.reduce_sum(ops.cast(before, "float32"), { -1 }), 5)
+  local scored = ops.cast(ops.logical_and(own, ops.equal(logits, logits)), "float32")
+  return by_row(ops.logical_and(first, ops.greater(ops.reduce_max(scored, { -1 }), 0)))
 end
 
 ----------------------------------------------------------------------------------------------- metrics of several sums
@@ -64,12 +92,18 @@ local function classified(output, label, mask)
   return flat(ops.cast(predicted, "int32")), flat(ops.cast(label, "int32")), flat(mask), classes
 end
 
+-- How often rows of place i, from 0, of the first list have place j in the second, each counted `weights` times:
+-- [n, n]. float32 holds the integers up to 2^24.
+local function pairs_counted(first, second, n, weights)
+  local dtype = first.shape[1] > 2 ^ 24 and "float64" or "float32"
+  local rows = ops.cast(ops.one_hot(first, n) * ops.reshape(weights, { -1, 1 }), dtype)
+  return ops.matmul(rows, ops.cast(ops.one_hot(second, n), dtype), { transpose_a = true })
+end
+
 -- How often rows of class i, from 0, were given class j: [c, c].
 local function confusion(output, label, mask)
   local predicted, wanted, weights, classes = classified(output, label, mask)
-  local rows = ops.one_hot(wanted, classes) * ops.reshape(weights, { -1, 1 })
-  return ops.matmul(ops.cast(rows, "float32"), ops.cast(ops.one_hot(predicted, classes), "float32"),
-    { transpose_a = true })
+  return pairs_counted(wanted, predicted, classes, weights)
 end
 
 -- counts[i][j] of a flat list.
@@ -119,18 +153,19 @@ local function score_bins(output, label, mask)
   else
     errors.fail("metrics: auc: expected an output [n, 2], [n, 1] or [n], got %s", errors.show(shape))
   end
+  local positive = ops.cast(ops.reshape(#label.shape == 2 and label.shape[2] == 2 and ops.argmax(label, -1) or label,
+    { shape[1] }), "float32")
+  score = wide(score)
+  -- NaN is never right: the lowest score of a positive row, the highest of a negative one.
+  score = ops.select(ops.equal(score, score), score, ops.cast((0.5 - positive) * (4 * RANGE), score.dtype))
   local bins = SIDE * SIDE
-  local place = ops.floor((wide(score) + RANGE) * (bins / (2 * RANGE)))
+  local place = ops.floor((score + RANGE) * (bins / (2 * RANGE)))
   place = ops.maximum(ops.minimum(place, bins - 1), 0)
   local high = ops.floor(place / SIDE)
   local low = ops.cast(place - high * SIDE, "int32")
-  local positive = ops.cast(ops.reshape(#label.shape == 2 and label.shape[2] == 2 and ops.argmax(label, -1) or label,
-    { shape[1] }), "float32")
-  local function counts(weights)
-    local rows = ops.cast(ops.one_hot(ops.cast(high, "int32"), SIDE), "float32") * ops.reshape(weights, { -1, 1 })
-    return ops.matmul(rows, ops.cast(ops.one_hot(low, SIDE), "float32"), { transpose_a = true })
-  end
-  return { positive = counts(mask * positive), negative = counts(mask * (1 - positive)) }
+  high = ops.cast(high, "int32")
+  return { positive = pairs_counted(high, low, SIDE, mask * positive),
+    negative = pairs_counted(high, low, SIDE, mask * (1 - positive)) }
 end
 
 -- The share of pairs of a positive and a negative row in which the positive one has the higher score; a pair in one bin
@@ -282,11 +317,12 @@ function M.list(metrics, loss_fn)
     given[name] = true
     if (name == "loss" or entry.of_loss) and not loss_fn then errors.fail("metrics: %s needs a loss_fn", name) end
     local function loss_of(output, label) return loss_rows(loss_fn, output, label) end
-    local m = { name = name, kind = entry.kind, finish = entry.finish, sums = entry.sums, compute = entry.compute }
+    local m = { name = name, kind = entry.kind, finish = entry.finish, sums = entry.sums and exactly(entry.sums),
+      compute = entry.compute }
     if entry.of_loss then
       m.sums = function(output, label, mask) return { loss = M.sum(loss_of(output, label), mask.shape[1]) } end
     elseif not entry.sums and not entry.compute then
-      m.rows = entry.rows or loss_of
+      m.rows = entry.rows and exactly(entry.rows) or loss_of
     end
     list[#list + 1] = m
   end

@@ -4,12 +4,14 @@ local callbacks = require "mslua.callbacks"
 local class = require "mslua.class"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
+local evaluating = require "mslua.evaluating"
 local frames = require "mslua.frames"
 local metrics = require "mslua.metrics"
 local parallel_context = require "mslua.parallel_context"
 local samples = require "mslua.samples"
 local several = require "mslua.steps"
 local shared = require "mslua.train_fields"
+local shared_parameters = require "mslua.shared_parameters"
 local wrap = require "mslua.nn.wrap"
 local PipelineCell = wrap.PipelineCell
 
@@ -428,14 +430,41 @@ function Model:sample_graph(images)
     history = self.averages }
 end
 
---- The network's output for inputs, without training behaviour.
+-- The network's output where the ranks keep parts of its parameters: they compute it together.
+local function predict_together(self, shard, ...)
+  local given, n, columns, tensors = { ... }, select("#", ...), {}, {}
+  for i = 1, n do
+    if core.kind(given[i]) == "Tensor" then
+      tensors[#tensors + 1] = given[i]
+      columns[#tensors] = { name = "x" .. #tensors, dtype = given[i].dtype, shape = given[i].shape }
+    end
+  end
+  core.check_same("predict", tensors)
+  self.network:_as_root()
+  local function forward(...)
+    local inputs, arguments, k = { ... }, {}, 0
+    for i = 1, n do
+      if core.kind(given[i]) == "Tensor" then
+        k = k + 1
+        arguments[i] = inputs[k]
+      else
+        arguments[i] = given[i]
+      end
+    end
+    return self.network(unpack(arguments, 1, n))
+  end
+  local graph = core.build_eval { name = self.network.class_name .. ".predict", inputs = columns, forward = forward,
+    shard = shard }
+  return graph:run(unpack(tensors))
+end
+
+--- The network's output for inputs, without training behaviour. Where ranks keep parts of the parameters, each gives
+--- the same inputs, and each gets the whole output.
 function Model:predict(...)
   class.check_self(self, Model, "a Model", "model:predict(x)")
-  local before = core.training()
-  core.set_training(false)
-  local results = { self.network(...) }
-  core.set_training(before)
-  return unpack(results)
+  local shard = parallel_context.shard()
+  if shard and shared_parameters.any(self.network:get_parameters()) then return predict_together(self, shard, ...) end
+  return evaluating(self.network, ...)
 end
 
 return Model

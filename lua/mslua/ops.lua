@@ -203,7 +203,7 @@ local attend = ops.scaled_dot_product_attention
 
 local bind_attention = args.signature("scaled_dot_product_attention", {
   { "attn_mask", "any" }, { "key_lengths", "any" },
-  { "causal", "boolean", false }, { "scale", "number", 0, min = 0 },
+  { "causal", "boolean", false }, { "scale", "number", 0 },
 })
 
 -- bool, true for the keys that the lengths of the rows count: [n, 1.., 1, s] of queries of `rank` dimensions.

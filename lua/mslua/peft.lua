@@ -6,6 +6,7 @@ local errors = require "mslua.errors"
 local files = require "mslua.files"
 local ops = require "mslua.ops"
 local pretrained = require "mslua.pretrained"
+local shared_parameters = require "mslua.shared_parameters"
 local LoRA = require "mslua.nn.lora"
 
 local M = {}
@@ -38,31 +39,19 @@ local function common_of(net, cells)
   return rank, scale, first.dropout.p
 end
 
-local bind_save = args.signature("save_adapter", {
-  { "net", "cell", required = true, doc = "a network with adapters of nn.LoRA" },
-  { "folder", "string", required = true, doc = "the folder to write into; it exists" },
-})
-
---- Writes the adapters of a network, and what else it trains, as PEFT has them. The folder must exist. (net, folder)
-function M.save_adapter(...)
-  local a = bind_save(...)
-  local net, dir = a.net, a.folder
-  local cells = LoRA.cells(net)
-  if #cells == 0 then errors.fail("save_adapter: %s has no adapters: nn.LoRA.apply makes them", net.class_name) end
-  if not files.is_folder(dir) then errors.fail("save_adapter: there is no folder '%s'", dir) end
-  local family = family_of(net)
-  local rank, scale, dropout = common_of(net, cells)
+-- The tensors of the files, and what of adapter_config.json follows from them.
+local function adapters_of(net, family, cells)
   local values, targets, transposed = {}, {}, false
   for _, entry in ipairs(cells) do
     local lora, modules = entry.cell.lora, modules_of(family, entry.path)
     if #modules == 0 then
       errors.fail("save_adapter: files of '%s' have no name for %s", family.model_type, entry.path)
     end
+    local x, y = lora.lora_A.value, lora.lora_B.value
     for _, m in ipairs(modules) do
-      local b = lora.lora_B.value
-      if type(m.how) == "table" then b = ({ ops.split(b, 1, m.how[2]) })[m.how[1]] end
+      local b = type(m.how) == "table" and ({ ops.split(y, 1, m.how[2]) })[m.how[1]] or y
       transposed = transposed or m.how == "transposed"
-      values[PREFIX .. m.module .. ".lora_A.weight"] = lora.lora_A.value
+      values[PREFIX .. m.module .. ".lora_A.weight"] = x
       values[PREFIX .. m.module .. ".lora_B.weight"] = b
       targets[m.module] = true
     end
@@ -75,13 +64,37 @@ function M.save_adapter(...)
       others[name:match "^(.*)%.[^.]*$" or name] = true
     end
   end
-  pretrained.write_json(dir .. "/" .. CONFIG, {
-    peft_type = "LORA", r = rank, lora_alpha = scale * rank, lora_dropout = dropout, bias = "none",
+  return values, {
+    peft_type = "LORA", bias = "none",
     target_modules = errors.names(targets), fan_in_fan_out = transposed, inference_mode = true,
     modules_to_save = next(others) and errors.names(others) or nil,
     base_model_name_or_path = net.pretrained and net.pretrained.folder or "",
-  })
-  core.save_checkpoint(dir .. "/" .. WEIGHTS, values, { format = "pt" })
+  }
+end
+
+local bind_save = args.signature("save_adapter", {
+  { "net", "cell", required = true, doc = "a network with adapters of nn.LoRA" },
+  { "folder", "string", required = true, doc = "the folder to write into; it exists" },
+})
+
+--- Writes the adapters of a network, and what else it trains, as PEFT has them. The folder must exist. Where ranks keep
+--- parts of the parameters, all of them call it, and of those that give one folder the first writes. (net, folder)
+function M.save_adapter(...)
+  local a = bind_save(...)
+  local net, dir = a.net, a.folder
+  local cells = LoRA.cells(net)
+  if #cells == 0 then errors.fail("save_adapter: %s has no adapters: nn.LoRA.apply makes them", net.class_name) end
+  if not files.is_folder(dir) then errors.fail("save_adapter: there is no folder '%s'", dir) end
+  local family = family_of(net)
+  local rank, scale, dropout = common_of(net, cells)
+  local parameters = net:get_parameters(function(p) return p.requires_grad or LoRA.is_adapter(p) end)
+  shared_parameters.write("save_adapter", parameters, dir, function(writes)
+    local values, config = adapters_of(net, family, cells)
+    if not writes then return end
+    config.r, config.lora_alpha, config.lora_dropout = rank, scale * rank, dropout
+    pretrained.write_json(dir .. "/" .. CONFIG, config)
+    core.save_checkpoint(dir .. "/" .. WEIGHTS, values, { format = "pt" })
+  end)
 end
 
 -- Keys of adapter_config.json whose other values mean another computation.

@@ -8,6 +8,7 @@ local literal = require "mslua.literal"
 local notice = require "mslua.notice"
 local ops = require "mslua.ops"
 local parameter = require "mslua.parameter"
+local shared_parameters = require "mslua.shared_parameters"
 local LoRA = require "mslua.nn.lora"
 
 local M = {}
@@ -503,34 +504,8 @@ local function write_tensors(dir, tensors, most)
   end
 end
 
-local bind_save = args.signature("save_pretrained", {
-  { "net", "cell", required = true, doc = "a network of a published family, such as Llama or Bert" },
-  { "folder", "string", required = true, doc = "the folder to write into; it exists" },
-  { "dtype", "string", choices = { "float32", "float64", "float16", "bfloat16" },
-    doc = "the type of the weights in the files; default: the parameters'" },
-  { "shard_bytes", "integer", 5e9, min = 1, doc = "the most bytes of tensors in a file; larger networks are several" },
-})
-
---- Writes a network as Hugging Face has it: config.json and model.safetensors, or shards of at most shard_bytes; with
---- the tokenizer of the folder it came from. The folder must exist. dtype: of the files, default the parameters'. (net,
---- folder, dtype, shard_bytes = 5e9)
-function M.save_pretrained(...)
-  local a = bind_save(...)
-  local net, dir = a.net, a.folder
-  local family = M.family_of(net, "save_pretrained")
-  if not files.is_folder(dir) then errors.fail("save_pretrained: there is no folder '%s'", dir) end
-  if #LoRA.cells(net) > 0 then
-    errors.fail("save_pretrained: %s has adapters: nn.LoRA.merge(net) adds them to the weights, "
-      .. "ms.save_adapter(net, folder) writes them alone", net.class_name)
-  end
-  local tensors, nameless, dtype = {}, {}, nil
-  for _, p in ipairs(net:get_parameters()) do
-    if not written(family, p, tensors) then nameless[#nameless + 1] = p.name end
-    dtype = dtype or p.dtype
-  end
-  if #nameless > 0 then
-    errors.fail("save_pretrained: files of the family '%s' have no name for %s", family.model_type, listed(nameless))
-  end
+-- Writes the files of a network; `dtype` is that of its parameters.
+local function write_network(family, net, dir, tensors, dtype, a)
   if a.dtype then
     for name, t in pairs(tensors) do tensors[name] = t:astype(a.dtype) end
   end
@@ -543,6 +518,41 @@ function M.save_pretrained(...)
   M.write_json(dir .. "/config.json", config)
   write_tensors(dir, tensors, a.shard_bytes)
   if from then M.copy_companions(from.folder, dir) end
+end
+
+local bind_save = args.signature("save_pretrained", {
+  { "net", "cell", required = true, doc = "a network of a published family, such as Llama or Bert" },
+  { "folder", "string", required = true, doc = "the folder to write into; it exists" },
+  { "dtype", "string", choices = { "float32", "float64", "float16", "bfloat16" },
+    doc = "the type of the weights in the files; default: the parameters'" },
+  { "shard_bytes", "integer", 5e9, min = 1, doc = "the most bytes of tensors in a file; larger networks are several" },
+})
+
+--- Writes a network as Hugging Face has it: config.json and model.safetensors, or shards of at most shard_bytes; with
+--- the tokenizer of the folder it came from. The folder must exist. dtype: of the files, default the parameters'. Where
+--- ranks keep parts of the parameters, all of them call it, and of those that give one folder the first writes. (net,
+--- folder, dtype, shard_bytes = 5e9)
+function M.save_pretrained(...)
+  local a = bind_save(...)
+  local net, dir = a.net, a.folder
+  local family = M.family_of(net, "save_pretrained")
+  if not files.is_folder(dir) then errors.fail("save_pretrained: there is no folder '%s'", dir) end
+  if #LoRA.cells(net) > 0 then
+    errors.fail("save_pretrained: %s has adapters: nn.LoRA.merge(net) adds them to the weights, "
+      .. "ms.save_adapter(net, folder) writes them alone", net.class_name)
+  end
+  local parameters = net:get_parameters()
+  shared_parameters.write("save_pretrained", parameters, dir, function(writes)
+    local tensors, nameless, dtype = {}, {}, nil
+    for _, p in ipairs(parameters) do
+      if not written(family, p, tensors) then nameless[#nameless + 1] = p.name end
+      dtype = dtype or p.dtype
+    end
+    if #nameless > 0 then
+      errors.fail("save_pretrained: files of the family '%s' have no name for %s", family.model_type, listed(nameless))
+    end
+    if writes then write_network(family, net, dir, tensors, dtype, a) end
+  end)
 end
 
 return M

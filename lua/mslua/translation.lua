@@ -4,6 +4,7 @@
 local args = require "mslua.args"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
+local evaluating = require "mslua.evaluating"
 local kv_cache = require "mslua.kv_cache"
 local ops = require "mslua.ops"
 local Cell = require "mslua.cell"
@@ -46,15 +47,11 @@ function Translator:graph(first)
     end
     return best(logits, scores, n, k)
   end
-  local training = core.training()
-  core.set_training(false)
-  local ok, graph = pcall(core.trace, forward, {
+  local graph = evaluating(core.trace, forward, {
     { name = "source", dtype = "int32", shape = { n, s } }, { name = "ids", dtype = "int32", shape = { n * k, 1 } },
     { name = "start", dtype = "int32", shape = { n * k } }, { name = "scores", dtype = "float32", shape = { n, k } },
     { name = "parents", dtype = "int32", shape = { n * k } },
   })
-  core.set_training(training)
-  if not ok then error(graph, 0) end
   self.graphs[first] = graph
   return graph
 end

@@ -42,6 +42,50 @@ check.case("grouped heads", function()
   expect(ops.scaled_dot_product_attention(q, k, v, { causal = true }), function(_, _, i, j) return j <= i + 2 end)
 end)
 
+check.case("a negative scale", function()
+  local all = ops.greater(ms.ones { 3, 5 }, 0)
+  for _, dtype in ipairs { "float32", "float64", "bfloat16" } do
+    local function cast(x) return ops.cast(x, ms[dtype]) end
+    local near = dtype == "bfloat16" and 2e-2 or 1e-5
+    local function results(options)
+      local function loss(a, b, c)
+        return ops.reduce_sum(ops.cast(ops.scaled_dot_product_attention(cast(a), cast(b), cast(c), options), ms.float32)
+          * ms.arange(6, "float32"))
+      end
+      local value, gradients = ms.value_and_grad(loss, { 1, 2, 3 })(q, k, v)
+      return ops.cast(ops.scaled_dot_product_attention(cast(q), cast(k), cast(v), options), ms.float32), value,
+        gradients
+    end
+    local y, value, gradients = results { scale = -0.6 }
+    local y2, value2, gradients2 = results { scale = -0.6, attn_mask = all }
+    check.near(y:totable(), y2:totable(), near)
+    check.near(y:totable(), ops.cast(ops.masked_attention(cast(q), cast(k), cast(v), all, { scale = -0.6 }),
+      ms.float32):totable(), near)
+    check.near(value:item(), value2:item(), 50 * near)
+    for i = 1, 3 do check.near(gradients[i]:totable(), gradients2[i]:totable(), 20 * near) end
+  end
+end)
+
+check.case("without keys every query gets zeros", function()
+  for _, dtype in ipairs { "float32", "float64", "bfloat16" } do
+    local query, none = ms.ones({ 1, 1, 2, 2 }, dtype), ms.zeros({ 1, 1, 0, 2 }, dtype)
+    check.equal(ops.scaled_dot_product_attention(query, none, none):totable(), { { { { 0, 0 }, { 0, 0 } } } })
+    local gradient = ms.grad(function(x)
+      return ops.reduce_sum(ops.cast(ops.scaled_dot_product_attention(x, none, none), ms.float32))
+    end)(query)
+    check.equal(gradient:totable(), { { { { 0, 0 }, { 0, 0 } } } })
+  end
+end)
+
+check.case("vectors of length 0 score alike", function()
+  local none = ms.zeros { 1, 1, 2, 0 }
+  local values = ms.Tensor { { { { 1, 2 }, { 3, 4 } } } }
+  local function attend(x) return ops.scaled_dot_product_attention(none, none, x) end
+  check.equal(attend(values):totable(), { { { { 2, 3 }, { 2, 3 } } } })
+  local gradient = ms.grad(function(x) return ops.reduce_sum(attend(x)) end)(values)
+  check.equal(gradient:totable(), { { { { 1, 1 }, { 1, 1 } } } })
+end)
+
 check.case("lengths of keys", function()
   local lengths = ms.Tensor({ 5, 2 }, ms.int32)
   expect(ops.scaled_dot_product_attention(q, k, v, { key_lengths = lengths }),

@@ -188,6 +188,15 @@ check.case("HuberLoss", function()
   check_gradient("HuberLoss", function(x_, y_) return nn.HuberLoss("sum", 1.5)(x_, y_) end, { a, b })
 end)
 
+check.case("the gradient at an infinite difference is the largest one", function()
+  for _, loss in ipairs { nn.HuberLoss { reduction = "sum" }, nn.SmoothL1Loss { reduction = "sum" } } do
+    local x = ms.Tensor { 1 / 0, -1 / 0, 5, 0.5, 0 }
+    local value, gradient = ms.value_and_grad(function(v) return loss(v, ms.zeros { 5 }) end, 1)(x)
+    check.equal(value:item(), 1 / 0)
+    check.equal(gradient:totable(), { 1, -1, 1, 0.5, 0 })
+  end
+end)
+
 check.case("DiceLoss", function()
   local a, b = f64 { { 0.5, 0.25, 1 }, { 0, 0.75, 0.5 } }, f64 { { 1, 0, 1 }, { 0, 1, 1 } }
   local squares = 0.25 + 0.0625 + 1 + 0.5625 + 0.25

@@ -396,4 +396,42 @@ check.case("denormals are zero, and numbers with context.denormals, in all threa
   check.equal(core.options.denormals, false)
 end)
 
+check.case("an int64 that a double does not hold is compared as it is", function()
+  local large = ms.Tensor({ 2 ^ 53 - 1 }, ms.int64) * ms.Tensor({ 100 }, ms.int64) + ms.Tensor({ 1 }, ms.int64)
+  local x = ops.concat(large, large + ms.Tensor({ 1 }, ms.int64))
+  local function compared(equal, less, equal_again)
+    local function list(v) return ops.cast(v, ms.int32):totable() end
+    check.equal({ list(equal), list(less), list(equal_again) }, { { 1, 0 }, { 0, 0 }, { 1, 0 } })
+  end
+  compared(ops.equal(x, large), ops.less(x, large), ops.equal(x, large))
+  local results = ms.value_and_grad(function(v)
+    return ops.reduce_sum(v), ops.equal(x, large), ops.less(x, large), ops.equal(x, large:reshape({}))
+  end, 1, nil, true)(ms.Tensor { 1 })
+  compared(results[2], results[3], results[4])
+end)
+
+check.case("a range of integers goes no further than its type", function()
+  check.equal(ms.arange(2147483646, 2147483648):totable(), { 2147483646, 2147483647 })
+  check.fails("arange: the number 2147483649 is not in int32", ms.arange, 2147483647, 2147483650)
+  check.fails("is not in uint8", ms.arange, 250, 257, "uint8")
+  check.equal(ms.arange(250, 256, "uint8"):totable(), { 250, 251, 252, 253, 254, 255 })
+end)
+
+check.case("a number of an attribute is in the tensor's type", function()
+  local bytes, numbers = ms.Tensor({ 1, 2 }, ms.uint8), ms.Tensor({ 1, 2 }, ms.int32)
+  local mask = ops.greater(numbers, 1)
+  check.fails("value: the number 300 is not in uint8, which holds 0 to 255", ops.pad, bytes,
+    { low = { 1 }, value = 300 })
+  check.fails("value: the number 1.5 is not in int32, which holds whole numbers", ops.pad, numbers,
+    { low = { 1 }, value = 1.5 })
+  check.fails("value: the number 300 is not in uint8", ops.masked_fill, bytes, mask, 300)
+  check.fails("value: the number -inf is not in int32", ops.masked_fill, numbers, mask, -1 / 0)
+  check.fails("on_value: the number 300 is not in uint8", ops.one_hot, numbers, 3, { on_value = 300, dtype = ms.uint8 })
+  check.fails("off_value: the number -1 is not in uint8", ops.one_hot, numbers, 3, { off_value = -1, dtype = ms.uint8 })
+  check.fails("the number 2147483648 is not in int32", ops.iota, 2, { start = 2147483647 })
+  check.equal(ops.iota(1, { start = 2147483647 }):totable(), { 2147483647 })
+  check.equal(ops.pad(bytes, { low = { 1 }, value = 255 }):totable(), { 255, 1, 2 })
+  check.equal(ops.masked_fill(numbers, mask, -7):totable(), { 1, -7 })
+end)
+
 check.done()

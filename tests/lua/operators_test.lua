@@ -82,6 +82,71 @@ check.case("gradients of a product with zeros, and of a norm and a deviation tha
   check.equal(tostring(ops.norm(ms.Tensor { 0 / 0, 1 }):item()), "nan")
 end)
 
+check.case("gradients of norms at 0 and at NaN", function()
+  local function gradient(x, p)
+    return ms.grad(function(v) return ops.norm(v, { p = p }) end)(ms.Tensor(x)):totable()
+  end
+  for _, p in ipairs { 0.5, 0.9 } do
+    check.near(gradient({ 1, 0 }, p), { 1, 0 }, 1e-6)
+    check.equal(gradient({ 0, 0 }, p), { 0, 0 })
+    check.equal(ops.norm(ms.Tensor { 3, 0 }, { p = p }):item() - 3 < 1e-5, true)
+  end
+  for _, p in ipairs { 0.5, 2, 3 } do
+    for _, slope in ipairs(gradient({ 0 / 0, 1 }, p)) do check.equal(slope ~= slope, true) end
+  end
+end)
+
+check.case("a size is never negative", function()
+  check.fails("Reshape: x is f32[0,3]: [0,-1] has a size 0: any size may stand for its -1", ops.reshape,
+    ms.zeros { 0, 3 }, { 0, -1 })
+  check.equal(ops.reshape(ms.zeros { 0, 3 }, { 2, -1 }).shape, { 2, 0 })
+  check.fails("shape is [-1], expected no negative size", ops.broadcast_to, ms.Tensor { 1 }, { -1 })
+  check.fails("expected no negative size", ops.broadcast_to, ms.Tensor { { 1 } }, { -2, -2 })
+end)
+
+check.case("an attribute that is NaN", function()
+  check.fails("attribute 'value' is nan, expected a number", ops.pad, ms.Tensor { 1 }, { low = { 1 }, value = 0 / 0 })
+  local filled = ops.masked_fill(ms.Tensor { 1 }, ops.greater(ms.Tensor { 1 }, 0), 0 / 0):item()
+  check.equal(filled ~= filled, true)
+end)
+
+check.case("numbers of 16 bits stay below the end of their range", function()
+  for _, dtype in ipairs { "float16", "bfloat16" } do
+    local function most(x) return ops.reduce_max(ops.cast(x, ms.float32)):item() end
+    local least, range = 1 - (dtype == "float16" and 2 ^ -11 or 2 ^ -8), { shape = { 30000 }, dtype = ms[dtype] }
+    check.equal(most(ms.rand({ 30000 }, dtype, "many")), least)
+    check.equal(most(ops.random_uniform(0, range)), least)
+    range.low, range.high = -2, -1
+    check.equal(most(ops.random_uniform(0, range)), -1 - (dtype == "float16" and 2 ^ -10 or 2 ^ -7))
+    range.low, range.high = -1, 0
+    check.equal(most(ops.random_uniform(0, range)) < 0, true)
+  end
+end)
+
+check.case("collectives of one rank", function()
+  local one, x = { group = { 0 } }, ms.Tensor { 1, 2 }
+  check.equal(ops.all_reduce_wait(x, one):totable(), { 1, 2 })
+  check.equal(ops.all_reduce_wait(ops.all_reduce_start(x, one), one):totable(), { 1, 2 })
+  local function waited(v) return ops.reduce_sum(ops.all_reduce_wait(v, one) * 3) end
+  check.equal(ms.grad(waited)(x):totable(), { 3, 3 })
+  check.equal(ms.grad(function(v) return waited(ops.all_reduce_start(v, one)) end)(x):totable(), { 3, 3 })
+  check.equal(ops.stage_sent(x, { group = { 0 }, peer = 0 }):totable(), { 1, 2 })
+end)
+
+check.case("boxes of an exchange lie in its tensors", function()
+  local function exchange(shape, messages, group)
+    return ops.exchange(ms.Tensor { 1, 2, 3 }, { group = group or { 0 }, shape = shape, messages = messages })
+  end
+  check.equal(exchange({ 4 }, { 0, 0, 1, 0, 2, 0, 0, 0, 3, 1 }):totable(), { 2, 3, 0, 1 })
+  check.fails("the result f32[-3] has a negative size", exchange, { -3 }, {})
+  check.fails("a box of [1] at [100] does not lie in x [3]", exchange, { 3 }, { 0, 0, 100, 2, 1 })
+  check.fails("a box of [2] at [2] does not lie in the result [3]", exchange, { 3 }, { 0, 0, 0, 2, 2 })
+  check.fails("a box has the negative number -1", exchange, { 3 }, { 0, 0, -1, 0, 1 })
+  check.fails("rank 1 is not in the group [0]", exchange, { 3 }, { 0, 1, 0, 0, 1 })
+  check.fails("4 numbers of messages", exchange, { 3 }, { 0, 0, 0, 0 })
+  check.fails("has a negative size", ops.stage_recv, { group = { 0 }, peer = 0, dtype = ms.float32, shape = { -2 } })
+end)
+
 check.case("variance, deviation and norms", function()
   local x = ms.Tensor { 1, 2, 3, 4 }
   check.near(ops.var(x):item(), 1.25, 1e-6)

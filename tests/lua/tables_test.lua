@@ -37,6 +37,28 @@ check.case("bags of unequal lengths begin where offsets say", function()
   check.near(bag { padding_idx = 2 }(flat, offsets):totable(), { { 1, 10 }, { 0, 0 }, { 5, -50 } }, 1e-5)
 end)
 
+check.case("a bag without ids gives zeros", function()
+  local none = ms.zeros({ 2, 0 }, ms.int32)
+  for _, mode in ipairs { "sum", "mean", "max" } do
+    check.equal(bag { mode = mode }(none):totable(), { { 0, 0 }, { 0, 0 } })
+  end
+end)
+
+check.case("offsets that are not the beginnings of bags", function()
+  local flat, net = ms.Tensor({ 0, 2, 2, 4 }, ms.int32), bag { mode = "sum" }
+  check.equal(net(flat, ms.Tensor({ 0, 4 }, ms.int32)):totable(), { { 12, 20 }, { 0, 0 } })
+  local function traced(ids_, offsets)
+    return ms.value_and_grad(function(x, a, b) return ops.reduce_sum(net(a, b)) * x end, 1)(ms.Tensor(1), ids_, offsets)
+  end
+  check.equal(traced(flat, ms.Tensor({ 0, 4 }, ms.int32)):item(), 32)
+  for _, offsets in ipairs { { 0, 9 }, { 0, 3, 1 }, { 1, 3 }, { -1, 2 } } do
+    local places = ms.Tensor(offsets, ms.int32)
+    check.fails_here("EmbeddingBag: offsets: expected places from 0 on in ascending order, up to the number of ids = 4",
+      function() net(flat, places) end)
+    if offsets[1] >= 0 then check.fails("is -1, expected 0 to", traced, flat, places) end
+  end
+end)
+
 check.case("weights of samples", function()
   local weights = ms.Tensor { { 1, 2, 3 }, { 0, 1, 0.5 } }
   check.near(bag { mode = "sum" }(ids, nil, weights):totable(), { { 16, 160 }, { 4, 40 } }, 1e-5)

@@ -107,4 +107,15 @@ check.case("functions of operators with several results give the first", functio
   check.equal(select("#", ops.relu(y)), 1)
 end)
 
+check.case("a shape of too many elements", function()
+  check.fails("reshape: [4294967296,4294967296] has too many elements",
+    function() ms.zeros { 0 }:reshape(2 ^ 32, 2 ^ 32) end)
+end)
+
+check.case("nn.Flatten of no rows", function()
+  check.equal(ms.nn.Flatten()(ms.zeros { 0, 3, 4 }).shape, { 0, 12 })
+  check.equal(ms.nn.Flatten()(ms.zeros { 2, 3, 4 }).shape, { 2, 12 })
+  check.equal(ms.nn.Flatten()(ms.zeros { 2 }).shape, { 2, 1 })
+end)
+
 check.done()

@@ -161,6 +161,24 @@ check.case("a metric gives a number a row", function()
   check.near(eval(function(_, label) return label:sum(2) end), 3, 1e-6)
 end)
 
+check.case("equal logits and NaN are not right by chance", function()
+  local nan = 0 / 0
+  local function eval(metric, x, y)
+    local data = ms.dataset.NumpySlicesDataset({ ms.Tensor(x), ms.Tensor(y, ms.int32) }):batch(#x)
+    local net = nn.Cell:extend "Given"
+    function net:construct(v) return v end
+    return ms.Model(net(), { metrics = { metric } }):eval(data)[metric]
+  end
+  local equal, nans = { 0, 0, 0, 0, 0, 0 }, { nan, nan, nan, nan, nan, nan }
+  check.equal(eval("top5", { equal, equal, equal }, { 0, 4, 5 }), 2 / 3)
+  check.equal(eval("top5", { nans, nans }, { 0, 5 }), 0)
+  check.equal(eval("top5", { { 1, nan, 2, 3, 4, 5 }, { 1, 2, nan, 3, 4, 5 } }, { 2, 2 }), 1 / 2)
+  check.equal(eval("top5", { { 1, 2, 3 }, { 1, 2, 3 }, { nan, 2, 3 } }, { 3, -1, 0 }), 0)
+  check.equal(eval("top5", { { 1, 2, 3, 4, 5, 6 }, { 1, 2, 3, 4, 5, 6 } }, { 0, 1 }), 1 / 2)
+  check.equal(eval("auc", { { nan }, { nan }, { 1 }, { -1 } }, { 1, 0, 1, 0 }), 1 / 4)
+  check.equal(eval("auc", { { 2 }, { 0 }, { 1 }, { -1 } }, { 1, 0, 1, 0 }), 1)
+end)
+
 check.case("a metric that there is not", function()
   check.fails_here('unknown metric "mse"; there are accuracy, auc, confusion_matrix, f1, iou, loss, ',
     function() ms.Model(nn.Dense(2, 2), { metrics = { "mse" } }) end)

@@ -13,7 +13,7 @@ ENVIRONMENT.pop("XDG_RUNTIME_DIR", None)
 RECIPE = """
 local ms = require "mslua"
 local nn = ms.nn
-local p = ms.params { monitor = "eval_loss", every_steps = 0, min_lr = 0.0, kill = "" }
+local p = ms.params { monitor = "eval_loss", every_steps = 0, least = 0.0, stops = false, kill = "" }
 local function rows()
   ms.set_seed(3)
   return ms.dataset.NumpySlicesDataset({ ms.rand { 64, 4 }, ms.rand { 64, 1 } }, nil, { shuffle = false,
@@ -32,9 +32,11 @@ return ms.recipe {
   name = "plateau", seed = 5, network = function() return nn.Dense(4, 1) end, dataset = rows, eval_dataset = rows,
   loss = nn.MSELoss(), optimizer = nn.SGD { learning_rate = 0.5 },
   parallel = { parallel_mode = "data_parallel", gradients_mean = true },
-  train = { epochs = 12, reduce_lr_on_plateau = { monitor = p.monitor, factor = 0.5, patience = 2, min_delta = 0.01,
-    min_lr = p.min_lr } },
-  callbacks = { Kill() }, eval = { every_steps = p.every_steps }, checkpoint = { save_checkpoint_steps = 4 },
+  train = { epochs = 12,
+    reduce_lr_on_plateau = { monitor = p.monitor, factor = 0.5, patience = 2, min_delta = 0.01, min_lr = p.least },
+    early_stopping = p.stops and { monitor = p.monitor, patience = 1, min_delta = 0.01 } or nil },
+  checkpoint = { save_checkpoint_steps = 2, keep_checkpoint_max = 30 },
+  eval = { every_steps = p.every_steps }, callbacks = { Kill() },
 }
 """
 
@@ -84,30 +86,34 @@ for monitor in ["eval_loss", "loss"]:
     run("train", "r.lua", "--out", parts, "--max-steps", "30", "monitor=" + monitor)
     run("train", "r.lua", "--out", parts, "--resume=" + parts + "/ckpt", "monitor=" + monitor)
     check(rates(parts) == wanted, (rates(parts), wanted))
+    # The end of an epoch, where what was measured before the checkpoint is judged after it; and others.
+    for how in ["every_steps=0"], ["every_steps=2"], ["every_steps=3"], ["least=0.2"], ["stops=true"]:
+        whole = "%s_%s" % (monitor, how[0])
+        run("train", "r.lua", "--out", whole, "monitor=" + monitor, *how)
+        wanted_here = rates(whole)
+        if how == ["least=0.2"]:
+            check(min(wanted_here.values()) == 0.2, wanted_here)
+        if how == ["stops=true"]:
+            check(len(wanted_here) < 48, wanted_here)
+        for step in (s for s in (8, 12, 16, 18) if s <= len(wanted_here)):
+            saved = [n for n in os.listdir(whole + "/ckpt") if n.endswith("_%d.ckpt" % step)]
+            check(len(saved) == 1, (step, os.listdir(whole + "/ckpt")))
+            again = "%s_%d" % (whole, step)
+            output = run("train", "r.lua", "--out", again, "--resume=%s/ckpt/%s" % (whole, saved[0]),
+                         "monitor=" + monitor, *how)
+            check("nan" not in output, output)
+            found = rates(again)
+            rest = {s: rate for s, rate in wanted_here.items() if s > step}
+            check({s: rate for s, rate in found.items() if s > step} == rest, (how, step, found, wanted_here))
+    # So does a rank that is started again.
+    words = ["every_steps=4", "least=0.2", "monitor=" + monitor]
+    run("train", "r.lua", "-n", "2", "--out", monitor + "_whole", *words)
+    run("train", "r.lua", "-n", "2", "--recover", "--out", monitor + "_kept", "kill=" + monitor + "_killed", *words)
+    check(os.path.exists(monitor + "_killed"), "no rank was killed")
+    check(rates(monitor + "_kept") == rates(monitor + "_whole"), (rates(monitor + "_kept"), rates(monitor + "_whole")))
     # The best checkpoint knows what its own evaluation has come to.
     best = monitor + "_best"
     run("train", "r.lua", "--out", best, "monitor=" + monitor, "train.epochs=8")
     run("train", "r.lua", "--out", best, "--resume=best", "monitor=" + monitor)
     check(rates(best) == wanted, (rates(best), wanted))
-    # What is measured before the end of an epoch is judged there, by a training that resumes between the two.
-    ends = monitor + "_ends"
-    words = ["every_steps=4", "min_lr=0.2", "monitor=" + monitor]
-    output = run("train", "r.lua", "--out", ends, "checkpoint.keep_checkpoint_max=99", *words)
-    limited = rates(ends)
-    check(len(limited) == 48 and min(limited.values()) == 0.2, limited)
-    for step in range(4, 48, 4):
-        resumed = "%s_%d" % (ends, step)
-        again = run("train", "r.lua", "--out", resumed, "--resume=%s/ckpt/plateau-%d_%d.ckpt" % (ends, step / 4, step),
-                    *words)
-        rest = {s: limited[s] for s in limited if s > step}
-        made = {s: rate for s, rate in rates(resumed).items() if s > step}  # the record of that step comes once more
-        check(made == rest, (step, made, rest))
-        check([line for line in again.splitlines() if "has not improved" in line]
-              == [line for line in output.splitlines() if "has not improved" in line
-                  and int(line.split("epoch ")[1].split(":")[0]) >= step / 4], (step, again))
-    # So does a rank that is started again.
-    run("train", "r.lua", "-n", "2", "--out", ends + "_two", *words)
-    run("train", "r.lua", "-n", "2", "--recover", "--out", ends + "_kept", "kill=" + monitor + "_killed", *words)
-    check(os.path.exists(monitor + "_killed"), "no rank was killed")
-    check(rates(ends + "_kept") == rates(ends + "_two"), (rates(ends + "_kept"), rates(ends + "_two")))
 print("passed")

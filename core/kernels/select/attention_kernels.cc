@@ -41,6 +41,9 @@ struct Operands {
   int delta = -1;  // of the inputs; -1: from y
 };
 
+// The tiles' softmax takes the highest product for the highest score: the scale is positive.
+bool TakesTiles(const Attention& a) { return a.scale > 0 && amx::Supports(a.t, a.s, a.d, a.e); }
+
 class AttentionKernel : public Kernel {
  public:
   // `tiles`: f32 on the processor's tiles. bf16 takes them where it can.
@@ -50,7 +53,7 @@ class AttentionKernel : public Kernel {
         bf16_(t == DType::kBF16),
         grad_(grad),
         slots_(std::min<int64_t>(ComputeThreads(), a.heads)) {
-    if ((tiles || bf16_) && amx::Supports(a.t, a.s, a.d, a.e)) {
+    if ((tiles || bf16_) && TakesTiles(a)) {
       tiled_ = amx::Head{a.t, a.d, a.causal, static_cast<float>(a.scale)};
       slot_bytes_ = bf16_ ? TiledBytes<BF16>() : TiledBytes<float>();
     } else {
@@ -133,8 +136,10 @@ class AttentionKernel : public Kernel {
   absl::optional<amx::Head> tiled_;  // where the processor's tiles are used
 };
 
-bool SupportsTypes(const OpSpec& s) {
-  return (s.inputs[0].dtype == DType::kF32 || s.inputs[0].dtype == DType::kBF16) && s.outputs[0].elements() > 0;
+// Without keys there is nothing to sum: the reference kernel gives zeros.
+bool Supports(const OpSpec& s, const Attention& a) {
+  const DType type = s.inputs[0].dtype;
+  return (type == DType::kF32 || type == DType::kBF16) && s.outputs[0].elements() > 0 && a.s > 0;
 }
 
 // Operands as core/ops/scaled_dot_product_attention.cc has them: q, k, v -> y, lse; q, k, v, lse, delta, dy -> dq, dk,
@@ -178,7 +183,8 @@ using SizesOf = Attention (*)(const OpSpec&);
 
 // Vectors of f32, and in bf16 the processor's tiles.
 FastKernel Vectors(SizesOf sizes, MakeOperands operands, bool grad) {
-  return {"highway", SupportsTypes, [=](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
+  return {"highway", [=](const OpSpec& s) { return Supports(s, sizes(s)); },
+          [=](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
             const Attention a = sizes(s);
             return std::make_unique<AttentionKernel>(a, operands(s, a, grad), s.inputs[0].dtype, grad, false);
           }};
@@ -193,7 +199,7 @@ FastKernel Split(SizesOf sizes, MakeOperands operands, bool grad) {
   const auto supports = [=](const OpSpec& s) {
     if (s.inputs[0].dtype != DType::kF32 || s.outputs[0].elements() == 0) return false;
     const Attention a = sizes(s);
-    return !a.causal && a.d >= kTiledWidth && amx::Supports(a.t, a.s, a.d, a.e);
+    return !a.causal && a.d >= kTiledWidth && TakesTiles(a);
   };
   return {"bf16x3", supports,
           [=](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {

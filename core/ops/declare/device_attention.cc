@@ -52,7 +52,7 @@ DeviceProgram AttentionOnDevice(const Attention& a, DType type, const AttentionP
       team.Meet();
     }
     total = team.Sum(part);
-    if (c < E) Set(y[i * y_row + c], sum / total);
+    if (c < E) Set(y[i * y_row + c], seen > 0 ? sum / total : (C)0);
   }
   if (team.lane == 0) lse[i] = max + Log(total);
 )cuda")));

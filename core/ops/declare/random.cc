@@ -1,6 +1,8 @@
 #include "core/ops/declare/random.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
@@ -14,6 +16,24 @@ namespace {
 
 constexpr int64_t kGrain = 8192;  // numbers that are worth a thread
 constexpr int64_t kTile = 1024;
+
+// The largest number of T, BF16 or F16, below `end`.
+template <class T>
+float LargestBelow(double end) {
+  T number(static_cast<float>(end));
+  if (number < end) return number;
+  if (number == 0) return -std::numeric_limits<float>::min();
+  number.bits = static_cast<uint16_t>(number > 0 ? number.bits - 1 : number.bits + 1);
+  return number;
+}
+
+// Numbers beside the end of a range round to it in 16 bits, although the range does not have it: the largest one that
+// is left. Infinity in f32 and f64.
+float LargestLeft(DType type, double low, double high) {
+  if (low < high && type == DType::kBF16) return LargestBelow<BF16>(high);
+  if (low < high && type == DType::kF16) return LargestBelow<F16>(high);
+  return std::numeric_limits<float>::infinity();
+}
 
 }  // namespace
 
@@ -104,6 +124,8 @@ OpDef RandomTensorOp(std::string name, FillFn fill, const char* scale, const cha
   op.Reference([=](const OpCall& c) {
     const RandomStream random(c.attrs, c.inputs[0].type.dtype, c.inputs[0].data);
     const double add = c.attrs.Float(shift), times = scale_is_end ? c.attrs.Float(scale) - add : c.attrs.Float(scale);
+    const float most = scale_is_end ? LargestLeft(c.outputs[0].type.dtype, add, c.attrs.Float(scale))
+                                    : std::numeric_limits<float>::infinity();
     DispatchFloat(c.outputs[0].type.dtype, [&](auto zero) {
       using T = decltype(zero);
       T* y = c.outputs[0].as<T>();
@@ -113,7 +135,7 @@ OpDef RandomTensorOp(std::string name, FillFn fill, const char* scale, const cha
           const int64_t count = std::min(kTile, n - at);
           fill(random.seed, random.stream, static_cast<uint64_t>(index + at), static_cast<uint64_t>(count), numbers);
           for (int64_t i = 0; i < count; ++i)
-            y[offset + at + i] = static_cast<T>(static_cast<float>(numbers[i] * times + add));
+            y[offset + at + i] = static_cast<T>(std::min(static_cast<float>(numbers[i] * times + add), most));
         }
       });
     });
@@ -123,10 +145,13 @@ OpDef RandomTensorOp(std::string name, FillFn fill, const char* scale, const cha
   op.OnDevice([=](const OpSpec& spec) {
     const double add = spec.attrs.Float(shift);
     const double times = scale_is_end ? spec.attrs.Float(scale) - add : spec.attrs.Float(scale);
-    return OneStep(EachElement(spec.outputs[0].elements(),
-                               absl::StrCat(DeviceRandom(spec.attrs, spec.outputs[0].shape, 0), "  Set(y0[i], (float)(",
-                                            normal ? "NormalAt" : "UniformAt", "(seed, stream, index) * ",
-                                            NumberText(times), " + ", NumberText(add), "));")));
+    std::string number = absl::StrCat("(float)(", normal ? "NormalAt" : "UniformAt", "(seed, stream, index) * ",
+                                      NumberText(times), " + ", NumberText(add), ")");
+    const float most = LargestLeft(spec.outputs[0].dtype, add, spec.attrs.Float(scale));
+    if (scale_is_end && std::isfinite(most)) number = absl::StrCat("Min<float>(", number, ", ", NumberText(most), ")");
+    return OneStep(
+        EachElement(spec.outputs[0].elements(),
+                    absl::StrCat(DeviceRandom(spec.attrs, spec.outputs[0].shape, 0), "  Set(y0[i], ", number, ");")));
   });
   op.AddSample({{{DType::kI64, {}}}, {{"shape", std::vector<int64_t>{4, 6}}, {"seed", int64_t{7}}}});
   op.AddSample({{{DType::kI64, {}}}, {{"shape", std::vector<int64_t>{2, 3, 4}}}});

@@ -554,7 +554,8 @@ Value BroadcastReduced(GradContext& c, Value reduced) {
 
 Value RootOfSum(GraphBuilder& g, Value sum, double power) {
   const DType dtype = g.TypeOf(sum).dtype;
-  const Value positive = Elementwise(g, "greater", {sum, g.Constant(0, dtype)});
+  // NaN has a root, NaN.
+  const Value positive = Elementwise(g, "logical_not", {Elementwise(g, "less_equal", {sum, g.Constant(0, dtype)})});
   const Value safe = Elementwise(g, "select", {positive, sum, g.Constant(1, dtype)});
   const Value root = power == 0.5 ? g.Op("sqrt", {safe}) : Elementwise(g, "pow", {safe, g.Constant(power, dtype)});
   return Elementwise(g, "select", {positive, root, sum});

@@ -83,12 +83,32 @@ local function counted(self, ids)
   return ops.not_equal(ids, self.padding_idx):astype(self.embedding_table.dtype)
 end
 
--- The number of the bag of each of the n ids: how many bags begin at or before its place, less one.
+-- Numbers that are known at once are checked at once.
+local function check_offsets(ids, offsets)
+  local list, n = core.kind(offsets) == "Tensor" and offsets:totable(), ids.shape[1]
+  if not list then return end
+  local before, fits = 0, #offsets.shape == 1 and (list[1] or n) == 0
+  for _, offset in ipairs(fits and list or {}) do
+    fits = fits and offset >= before and offset <= n
+    before = offset
+  end
+  if not fits then
+    errors.fail("EmbeddingBag: offsets: expected places from 0 on in ascending order, up to the number of ids = %d, "
+      .. "got %s", n, errors.show(list))
+  end
+end
+
+-- The number of the bag of each of the n ids: how many bags begin at or before its place, less one. -1, which no
+-- operator takes, for every id where offsets are not in ascending order or go beyond the ids.
 local function bags_of(ids, offsets)
   local n, bags = ids.shape[1], offsets.shape[1]
   local places = ops.iota { size = n, dtype = offsets.dtype }
   local begun = ops.less_equal(ops.reshape(offsets, { 1, bags }), ops.reshape(places, { n, 1 }))
-  return ops.reduce_sum(begun:astype "int32", { axis = 2 }) - 1
+  local bag = ops.reduce_sum(begun:astype "int32", { axis = 2 }) - 1
+  local last = core.full({ 1 }, n, offsets.dtype)
+  local ends = bags > 1 and ops.concat(ops.strided_slice(offsets, { 2 }, { bags + 1 }), last) or last
+  local fits = ops.reduce_min(ops.cast(ops.less_equal(offsets, ends), "int32"), { keep_dims = true })
+  return ops.select(ops.greater(fits, 0), bag, -1)
 end
 
 -- Sums or means of rows [n, d] that `add` adds up over bags; `weights` [n] or nil.
@@ -102,7 +122,8 @@ local function reduced(self, rows, weights, add, shape)
 end
 
 --- ids int32 [n, l] give [n, embedding_size], a bag a row. ids [l] with `offsets` int32 [n] (or nil), where the first
---- bag begins at 0 and each goes up to the next, give the same; this form has no mode "max". With mode "sum",
+--- bag begins at 0 and each goes up to the next, give the same; this form has no mode "max". Offsets are in ascending
+--- order and at most l. With mode "sum",
 --- `per_sample_weights` of the ids' shape multiply the rows.
 function M.EmbeddingBag:construct(ids, offsets, per_sample_weights)
   local flat = #ids.shape == 1
@@ -122,6 +143,7 @@ function M.EmbeddingBag:construct(ids, offsets, per_sample_weights)
   if self.mode == "max" then return self:largest(rows, weights) end
   local add
   if flat then
+    check_offsets(ids, offsets)
     local bags = bags_of(ids, offsets)
     add = function(x) return ops.scatter_sum(bags, x, { size = offsets.shape[1] }) end
   else
@@ -132,6 +154,7 @@ end
 
 -- The largest of the rows [n, l, d] that count.
 function M.EmbeddingBag:largest(rows, counts)
+  if rows.shape[2] == 0 then return ops.reduce_sum(rows, { axis = 2 }) end -- zeros
   if not counts then return ops.reduce_max(rows, { axis = 2 }) end
   local n, l = rows.shape[1], rows.shape[2]
   local keep = ops.greater(ops.reshape(counts, { n, l, 1 }), 0)

@@ -18,7 +18,9 @@ end
 
 function HuberLoss:each(output, label)
   local d = ops.abs(loss.wide(output) - loss.wide(label))
-  return ops.select(ops.less_equal(d, self.delta), d * d * 0.5, (d - 0.5 * self.delta) * self.delta)
+  local near = ops.less_equal(d, self.delta)
+  local small = ops.select(near, d, 0) -- so that an infinite difference has no square, whose slope would be NaN
+  return ops.select(near, small * small * 0.5, (d - 0.5 * self.delta) * self.delta)
 end
 
 return HuberLoss

@@ -16,7 +16,9 @@ end
 
 function SmoothL1Loss:each(output, label)
   local d = ops.abs(output - label)
-  return ops.select(ops.less(d, self.beta), d * (d * (0.5 / self.beta)), d - 0.5 * self.beta)
+  local near = ops.less(d, self.beta)
+  local small = ops.select(near, d, 0) -- so that an infinite difference has no square, whose slope would be NaN
+  return ops.select(near, small * (small * (0.5 / self.beta)), d - 0.5 * self.beta)
 end
 
 return SmoothL1Loss

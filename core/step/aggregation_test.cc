@@ -1,0 +1,74 @@
+#include "core/step/aggregation.h"
+
+#include <gtest/gtest.h>
+
+#include "core/op/marks.h"
+
+namespace mslua {
+namespace {
+
+using Box = std::vector<int64_t>;
+
+// Where the random numbers of the third of four ranks begin, and the whole that they are a part of; empty: not placed.
+std::pair<Box, Box> PlaceOf(GraphBuilder& g, Value random) {
+  g.Output("y", random);
+  Graph graph = *g.Finish();
+  PlaceRandomRows(graph, 4, 2);
+  const Attrs& attrs = graph.nodes[static_cast<size_t>(random.node)].attrs;
+  return {mark::kBegin.GetOr(attrs, {}), mark::kGlobal.GetOr(attrs, {})};
+}
+
+Value Data(GraphBuilder& g, std::vector<int64_t> shape) {
+  return g.Input("x", kData, {DType::kF32, Shape(shape.begin(), shape.end())});
+}
+
+Value Step(GraphBuilder& g) { return g.Input("step", kScalar, {DType::kI64, {}}); }
+
+Value Dropout(GraphBuilder& g, Value x) { return g.Op("dropout", {x, Step(g)}, {{"p", 0.5}}); }
+
+Value Noise(GraphBuilder& g, Box shape) { return g.Op("random_normal", {Step(g)}, {{"shape", std::move(shape)}}); }
+
+TEST(PlaceRandomRows, RowsAreTheFirstDimensionOfData) {
+  GraphBuilder g;
+  EXPECT_EQ(PlaceOf(g, Dropout(g, Data(g, {3, 5}))), std::make_pair(Box({6, 0}), Box({12, 5})));
+}
+
+// As in recurrent networks, whose batch is the second dimension.
+TEST(PlaceRandomRows, RowsAreFollowedThroughTransposes) {
+  for (const int64_t rows : {3, 1}) {
+    GraphBuilder g;
+    const Value steps = Transpose(g, Data(g, {rows, 7, 5}), {1, 0, 2});
+    EXPECT_EQ(PlaceOf(g, Dropout(g, steps)), std::make_pair(Box({0, 2 * rows, 0}), Box({7, 4 * rows, 5})));
+  }
+}
+
+TEST(PlaceRandomRows, RowsThatAreJoinedWithWhatFollowsThemStayBlocks) {
+  GraphBuilder g;
+  const Value joined = Reshape(g, Data(g, {3, 7, 5}), {21, 5});
+  EXPECT_EQ(PlaceOf(g, Dropout(g, joined)), std::make_pair(Box({42, 0}), Box({84, 5})));
+}
+
+// Noise that is drawn by itself and added.
+TEST(PlaceRandomRows, RowsAreFollowedBack) {
+  GraphBuilder g;
+  const Value steps = Transpose(g, Data(g, {3, 7}), {1, 0});
+  const Value noise = Noise(g, {7, 3});
+  Add(g, steps, noise);
+  EXPECT_EQ(PlaceOf(g, noise), std::make_pair(Box({0, 6}), Box({7, 12})));
+}
+
+TEST(PlaceRandomRows, NoiseOfWeightsIsTheSameOnEachRank) {
+  GraphBuilder g;
+  const Value x = Data(g, {3, 5}), w = g.Input("w", kParameter, {DType::kF32, {5, 8}});
+  const Value dropped = Dropout(g, w);
+  g.Output("z", g.Op("matmul", {x, dropped}));
+  EXPECT_EQ(PlaceOf(g, dropped), std::make_pair(Box(), Box()));
+}
+
+TEST(PlaceRandomRows, WhatNothingConnectsHasItsRowsFirst) {
+  GraphBuilder g;
+  EXPECT_EQ(PlaceOf(g, Noise(g, {3, 2})), std::make_pair(Box({6, 0}), Box({12, 2})));
+}
+
+}  // namespace
+}  // namespace mslua

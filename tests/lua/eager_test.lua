@@ -1,0 +1,106 @@
+-- What eager calls and gradients follow: set_train, and what changes between calls.
+local check = require "check"
+local ms = require "mslua"
+local nn, ops, Tensor = ms.nn, ms.ops, ms.Tensor
+
+local function values(t) return t:totable() end
+
+-- The numbers that a list has, in order.
+local function numbers(t)
+  local seen, list = {}, {}
+  for _, v in ipairs(values(t)) do
+    if not seen[v] then list[#list + 1] = v end
+    seen[v] = true
+  end
+  table.sort(list)
+  return list
+end
+
+check.case("each cell trains or evaluates as it was told", function()
+  local x = Tensor { { 1 }, { 3 } }
+  local norm, drop = nn.BatchNorm1d(1), nn.Dropout { p = 0.5 }
+  norm:set_train(false)
+  drop:set_train(true)
+  check.near(values(norm(x)), { { 1 }, { 3 } }, 1e-4)
+  check.equal(values(norm.moving_mean.value), { 0 })
+  local ones = ms.ones { 64 }
+  check.equal(numbers(drop(ones)), { 0, 2 })
+  check.equal(values(nn.Dropout { p = 0.5 }(ones)), values(ones))
+end)
+
+check.case("a cell trains as its owner was told last, unless it was told otherwise", function()
+  local ones = ms.ones { 64 }
+  local net = nn.SequentialCell { nn.Dropout { p = 0.5 }, nn.Dropout { p = 0.5 } }
+  net:set_train(true)
+  net[2]:set_train(false)
+  check.equal(numbers(net(ones)), { 0, 2 })
+  net:set_train(true)
+  check.equal(numbers(net(ones)), { 0, 4 })
+  -- A field that comes later.
+  local Net = nn.Cell:extend "Net"
+  function Net:construct(x) return self.drop(x) end
+  local owner = Net()
+  owner:set_train(true)
+  owner.drop = nn.Dropout { p = 0.75 }
+  check.equal(numbers(owner(ones)), { 0, 4 })
+end)
+
+check.case("predict evaluates, whatever cells were told", function()
+  local net = nn.Dropout { p = 0.5 }
+  net:set_train(true)
+  local ones = ms.ones { 64 }
+  check.equal(values(ms.Model { network = net }:predict(ones)), values(ones))
+  check.equal(numbers(net(ones)), { 0, 2 })
+end)
+
+check.case("grad reads what has changed since the last call", function()
+  local k, y = 2, Tensor { 3 }
+  local grad = ms.grad(function(x) return ops.reduce_sum(x * k * y) end)
+  check.equal(values(grad(Tensor { 1 })), { 6 })
+  k = 7
+  check.equal(values(grad(Tensor { 1 })), { 21 })
+  y = Tensor { 5 }
+  check.equal(values(grad(Tensor { 1 })), { 35 })
+  k = 2
+  check.equal(values(grad(Tensor { 1, 1 })), { 10, 10 })
+end)
+
+check.case("grad follows set_train", function()
+  local drop, ones = nn.Dropout { p = 0.5 }, ms.ones { 64 }
+  local grad = ms.grad(function(x) return ops.reduce_sum(drop(x)) end)
+  drop:set_train(true)
+  local first = values(grad(ones))
+  check.equal(numbers(grad(ones)), { 0, 2 })
+  local same = 0
+  for i, v in ipairs(values(grad(ones))) do same = same + (v == first[i] and 1 or 0) end
+  if same == 64 then error "each call drops the same" end
+  drop:set_train(false)
+  check.equal(values(grad(ones)), values(ones))
+end)
+
+-- A number that changes makes another program of the function: its draws continue those of the others.
+check.case("grad draws other numbers in each call", function()
+  local drop, ones, k = nn.Dropout { p = 0.5 }, ms.ones { 64 }, 0
+  drop:set_train(true)
+  local grad = ms.grad(function(x) return ops.reduce_sum(drop(x)) * k end)
+  local seen = {}
+  for step = 1, 40 do
+    k = step
+    local zeros = {}
+    for i, v in ipairs(values(grad(ones))) do
+      if v == 0 then zeros[#zeros + 1] = i else check.equal(v, 2 * step) end
+    end
+    local text = table.concat(zeros, " ")
+    if seen[text] then error("calls " .. seen[text] .. " and " .. step .. " draw the same") end
+    seen[text] = step
+  end
+end)
+
+check.case("tensors that a function reads are the same where it reads them twice", function()
+  local t = Tensor { 2, 3 }
+  local value, grad = ms.value_and_grad(function(x) return ops.reduce_sum(x * t + t * t) end)(Tensor { 1, 1 })
+  check.equal(value:item(), 2 + 3 + 4 + 9)
+  check.equal(values(grad), { 2, 3 })
+end)
+
+check.done()
