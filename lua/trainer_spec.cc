@@ -116,7 +116,10 @@ StatusOr<double> CallRate(Session& session, const Callback& rate, int64_t step, 
   lua_pushnumber(L, static_cast<double>(step + 1));
   lua_pushnumber(L, static_cast<double>(epoch));
   RETURN_IF_ERROR(session.Call(2, 1));
-  return ReadNumber(L, -1, "the learning rate's function should return a number");
+  ASSIGN_OR_RETURN(const double value, ReadNumber(L, -1, "the learning rate's function should return a number"));
+  if (std::isfinite(value) && value >= 0) return value;
+  return absl::InvalidArgumentError(absl::StrCat("the learning rate's function gave ", value, " for step ", step + 1,
+                                                 ": expected a finite number, at least 0"));
 }
 
 Status ReadCheckpointSpec(lua_State* L, int index, TrainingSpec* t) {

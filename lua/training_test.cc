@@ -128,6 +128,20 @@ TEST_F(TrainingTest, ClippingBoundsTheStep) {
             "true");
 }
 
+// Elements of 2e20 are numbers of float32, their squares are not.
+TEST_F(TrainingTest, ClippingByAnInfiniteNormIsAnError) {
+  const std::string make =
+      "make({kind = 'sgd'}, {clip = {kind = 'norm', value = 1}, forward = function(x, y) return (f.matmul(x, w) + b)"
+      ":mean() * 1e10 * ";
+  EXPECT_EQ(Eval("return train(" + make + "1e8 end}), 0.1, 1) ~= 0"), "true");
+  const Status infinite = session_->RunText("train(" + make + "4e10 end}), 0.1, 1)", "=test.lua");
+  EXPECT_NE(
+      infinite.message().find("the norm of the gradients is infinite at step 1: clip_norm cannot scale them down"),
+      absl::string_view::npos)
+      << infinite;
+  EXPECT_EQ(ExitCodeIn(infinite), kExitDiverged);
+}
+
 TEST_F(TrainingTest, LossScaleSkipsInfiniteSteps) {
   EXPECT_EQ(Eval(R"(
     local g = make({kind = 'sgd'}, {loss_scale = true})
@@ -169,6 +183,20 @@ TEST_F(TrainingTest, ALuaRateIsCalledBeforeEachStep) {
       lr_function = function(step, epoch) seen[#seen + 1] = step .. ':' .. epoch return 0.1 end}
     t:run() return table.concat(seen, ' '))"),
             "1:1 2:1 3:2 4:2");
+}
+
+TEST_F(TrainingTest, ALuaRateIsANumberThatARateCanBe) {
+  const std::pair<const char*, const char*> rates[] = {{"-0.1", "-0.1"}, {"0 / 0", "nan"}, {"1 / 0", "inf"}};
+  for (const auto& [rate, shown] : rates) {
+    const std::string message =
+        Eval(std::string("core.trainer {graph = make {kind = 'sgd'}, dataset = data, epochs = 2, name = 'x', seed = 1, "
+                         "sink = false, lr_function = function(step) if step < 3 then return 0 end return ") +
+             rate + " end}:run()");
+    EXPECT_NE(message.find(std::string("the learning rate's function gave ") + shown +
+                           " for step 3: expected a finite number, at least 0"),
+              std::string::npos)
+        << message;
+  }
 }
 
 TEST_F(TrainingTest, EvaluationCountsValidRows) {

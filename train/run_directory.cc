@@ -9,6 +9,7 @@
 #include "core/base/folder.h"
 #include "core/files/record_file.h"
 #include "core/train/agreement.h"
+#include "core/train/eval_hook.h"
 #include "core/train/metrics.h"
 #include "core/train/summaries.h"
 #include "launch/this_host.h"
@@ -115,7 +116,8 @@ Status RunDirectory::SettleEarlierRecords(const Beginning& beginning) const {
 
 // Removes what the run wrote after the checkpoint that it resumes from: those steps are made again.
 Status RunDirectory::CutBackRecords(const checkpoint::RunState& run, int64_t steps_per_epoch) const {
-  const bool ends_epoch = run.data_batch == steps_per_epoch;  // the evaluation at its end is still to come
+  // The evaluation at the epoch's end is still to come.
+  const bool ends_epoch = run.data_batch == steps_per_epoch && EvalHook::DoneIn(run.counters) != run.step;
   const auto later = [&](absl::string_view line) {
     int64_t epoch = 0, step = 0;
     if (!ReadLossLine(line, &epoch, &step)) return false;

@@ -20,6 +20,7 @@
 #include "core/runtime/shaped_executable.h"
 #include "core/step/prints.h"
 #include "core/train/agreement.h"
+#include "core/train/clip_hook.h"
 #include "core/train/epoch_hook.h"
 #include "core/train/status_line.h"
 #include "core/train/step_losses_hook.h"
@@ -82,6 +83,14 @@ double TokensOfBatch(const data::Pipeline& pipeline) {
     if (text) tokens += pipeline.share(s) * static_cast<double>(type.elements());
   }
   return tokens;
+}
+
+// The output of that name; -1: there is none.
+int FindOutput(const Graph& graph, const char* name) {
+  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+    if (graph.outputs[i].name == name) return static_cast<int>(i);
+  }
+  return -1;
 }
 
 }  // namespace
@@ -276,11 +285,7 @@ StatusOr<std::vector<ScheduledScalar>> Training::Scalars() {
     scalars.push_back(std::move(scalar));
   }
   if (spec_.loss_scale_kind.empty()) return scalars;
-  int finite = -1;
-  const auto& outputs = spec_.graph->graph.outputs;
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i].name == "finite") finite = static_cast<int>(i);
-  }
+  const int finite = FindOutput(spec_.graph->graph, "finite");
   if (finite < 0) return absl::InvalidArgumentError("trainer: loss_scale needs a graph built with loss_scale = true");
   loss_scale_ = std::make_unique<LossScaleHook>(&progress(), finite, spec_.loss_scale, spec_.loss_scale_factor,
                                                 spec_.loss_scale_window, spec_.loss_scale_kind == "dynamic");
@@ -303,6 +308,8 @@ Status Training::AddHooks() {
   Add(std::make_unique<EpochHook>(&progress(), spec_.time_every, spec_.time_steps, spec_.log_epochs));
   if (!FindStepLosses(*executable_).empty()) Add(std::make_unique<StepLossesHook>(&progress(), spec_.log_every));
   if (loss_scale_ != nullptr) trainer_->AddHook(loss_scale_.get());
+  if (spec_.graph->clips_norm && HasGradNorm(*executable_))  // of several pipeline stages, not all have it
+    Add(std::make_unique<ClipHook>(&progress(), FindOutput(spec_.graph->graph, "finite")));
   if (resuming_.unsaved() != 0) Add(std::make_unique<UnsavedHook>(resuming_.unsaved()));
   std::unique_ptr<MetricsHook> metrics;
   if (!directory_.path().empty() && first()) {

@@ -5,11 +5,13 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "collectives/host/inproc.h"
 #include "core/optim/registry.h"
 #include "gmock/gmock.h"
@@ -202,6 +204,120 @@ TEST_F(TrainingTest, ResumesBitForBit) {
 void StopEarly(OneRank* rank, int64_t patience) {
   rank->spec().options.epochs = 10;
   rank->spec().early_stopping = {"eval_loss", "min", 1000, patience};
+}
+
+// What a training's callbacks see: at (step, 0) after a step, at (step, 1) at the end of its epoch.
+using Seen = std::map<std::pair<int64_t, int>, std::string>;
+
+class SeeingHook : public UserHook {
+ public:
+  SeeingHook(Progress* progress, Seen* seen) : progress_(progress), seen_(*seen) {}
+  void InFolder(const std::string&) override {}
+  const Status& late() const override { return late_; }
+  int64_t NextStep(const TrainState& s) override { return step_ == s.step ? s.step + 1 : s.step; }
+  Status AtStep(const TrainState& s) override {
+    step_ = s.step;
+    return See({s.step, 0}, s);
+  }
+  Status AtEpochEnd(const TrainState& s) override { return See({s.step, 1}, s); }
+
+ private:
+  Status See(const std::pair<int64_t, int>& place, const TrainState& s) {
+    std::string text = absl::StrFormat("loss %a rate %a", s.loss, progress_->trainer->ScalarNow(0));
+    std::map<std::string, double> found(progress_->found.begin(), progress_->found.end());
+    for (const auto& [name, value] : found) absl::StrAppendFormat(&text, " %s %a", name, value);
+    EXPECT_TRUE(seen_.emplace(place, text).second) << "step " << s.step << " twice";
+    return absl::OkStatus();
+  }
+
+  Progress* const progress_;
+  Seen& seen_;
+  int64_t step_ = 0;
+  Status late_;
+};
+
+// A rule of evaluation, and the number that ReduceLROnPlateau and EarlyStopping watch.
+struct Watching {
+  int64_t every_epochs, every_steps;
+  const char* monitor;
+};
+
+// Nothing ever improves by more than 1000: the rate falls until its limit, and the training ends early.
+void Watch(OneRank* rank, const Watching& watching, Seen* seen) {
+  ASSERT_EQ(rank->Build(), absl::OkStatus());
+  TrainingSpec& spec = rank->spec();
+  spec.options.epochs = 9;
+  spec.eval.every_epochs = watching.every_epochs;
+  spec.eval.every_steps = watching.every_steps;
+  spec.plateau = {watching.monitor, "min", 1000, 1};
+  spec.plateau_options.factor = 0.5;
+  spec.plateau_options.patience = 1;
+  spec.plateau_options.min_lr = 0.06;
+  spec.early_stopping = {watching.monitor, "min", 1000, 5};
+  spec.user_hook = [seen](Progress* progress) { return std::make_unique<SeeingHook>(progress, seen); };
+}
+
+constexpr Watching kWatching[] = {{1, 0, "loss"},      {1, 0, "eval_loss"}, {2, 0, "eval_loss"},
+                                  {1, 2, "eval_loss"}, {0, 4, "eval_loss"}, {0, 5, "eval_loss"}};
+
+TEST_F(TrainingTest, WhatWasMeasuredComesBackAtEveryStep) {
+  for (const Watching& watching : kWatching) {
+    SCOPED_TRACE(absl::StrCat(watching.monitor, ", every ", watching.every_epochs, " epochs, every ",
+                              watching.every_steps, " steps"));
+    const std::string folder = absl::StrCat("at_", &watching - kWatching);
+    Seen seen;
+    OneRank whole(0, 1, nullptr, At(folder));
+    Watch(&whole, watching, &seen);
+    whole.spec().checkpoint.keeper.save_checkpoint_steps = 1;
+    whole.spec().checkpoint.keeper.keep_checkpoint_max = 100;
+    ASSERT_EQ(whole.Train().status(), absl::OkStatus());
+    const int64_t last = seen.rbegin()->first.first;
+    EXPECT_GE(last, 16);
+    EXPECT_LT(last, 36) << "early stopping";
+    EXPECT_THAT(seen.rbegin()->second, HasSubstr(absl::StrFormat("rate %a", 0.06))) << "the least rate";
+    for (int64_t step = 1; step <= last; ++step) {
+      SCOPED_TRACE(absl::StrCat("step ", step));
+      Seen rest;
+      OneRank again(0, 1, nullptr, At(absl::StrCat(folder, "_", step)));
+      Watch(&again, watching, &rest);
+      again.flags().resume = absl::StrFormat("%s/ckpt/line-%d_%d.ckpt", At(folder), (step + 3) / 4, step);
+      ASSERT_EQ(again.Train().status(), absl::OkStatus());
+      EXPECT_EQ(rest, Seen(seen.upper_bound({step, 0}), seen.end()));
+      EXPECT_EQ(again.Weights(), whole.Weights());
+    }
+  }
+}
+
+// max_steps may end a training at the end of an epoch, which then comes in that training and not in the one that goes
+// on; elsewhere the evaluation of its end changes nothing of what follows.
+TEST_F(TrainingTest, ATrainingGoesOnWhereMaxStepsHasEndedIt) {
+  for (const Watching& watching : kWatching) {
+    SCOPED_TRACE(absl::StrCat(watching.monitor, ", every ", watching.every_epochs, " epochs, every ",
+                              watching.every_steps, " steps"));
+    const std::string folder = absl::StrCat("until_", &watching - kWatching);
+    Seen seen;
+    OneRank whole(0, 1, nullptr, At(folder));
+    Watch(&whole, watching, &seen);
+    ASSERT_EQ(whole.Train().status(), absl::OkStatus());
+    for (int64_t step = 1; step <= 16; ++step) {
+      SCOPED_TRACE(absl::StrCat("step ", step));
+      const std::string parts = At(absl::StrCat(folder, "_", step));
+      Seen both;
+      {
+        OneRank first(0, 1, nullptr, parts);
+        Watch(&first, watching, &both);
+        first.spec().options.max_steps = step;
+        ASSERT_EQ(first.Train().status(), absl::OkStatus());
+        EXPECT_EQ(both.size(), step + step / 4);
+      }
+      OneRank second(0, 1, nullptr, parts);
+      Watch(&second, watching, &both);
+      second.flags().resume = "last";
+      ASSERT_EQ(second.Train().status(), absl::OkStatus());
+      EXPECT_EQ(both, seen);
+      EXPECT_EQ(second.Weights(), whole.Weights());
+    }
+  }
 }
 
 TEST_F(TrainingTest, WhatEarlyStoppingHasEndedIsNotContinued) {

@@ -298,7 +298,7 @@ class Sweep {
     const std::string seed = SeedText(trial);
     int64_t number_of_seed = 0;
     const auto number = [](const std::optional<double>& v) { return v ? absl::StrFormat("%.9g", *v) : "null"; };
-    absl::StrAppend(&line, "\"seed\":", absl::SimpleAtoi(seed, &number_of_seed) ? seed : JsonString(seed),
+    absl::StrAppend(&line, "\"seed\":", absl::SimpleAtoi(seed, &number_of_seed) ? absl::StrCat(number_of_seed) : JsonString(seed),
                     ",\"best_metric\":", JsonString(run.best_key), ",\"best\":", number(run.best),
                     ",\"loss\":", number(run.loss), ",\"steps\":", run.steps, ",\"state\":", JsonString(state),
                     ",\"run\":", JsonString(trial.folder), "}");

@@ -573,6 +573,7 @@ StatusOr<TrainGraph> BuildTrainGraph(RankState& state, Trace& trace, const Train
     out.step.common =
         absl::StrCat(OptionsText(spec), "pipeline_stages ", view == nullptr ? 1 : view->stages(), "\n", result.traced);
   }
+  out.step.clips_norm = spec.clip == "norm";
   ASSIGN_OR_RETURN(out.idle, IdleParameters(spec, result.flows));
   return out;
 }
@@ -631,6 +632,8 @@ StatusOr<TrainGraph> BuildStepsGraph(RankState& state, Trace& trace, const std::
     PlaceRandomRows(g.graph(), static_cast<int64_t>(first.aggregation.ranks.size()), state.rank);
   ASSIGN_OR_RETURN(out.step, FinishTrace(trace));
   out.step.common = std::move(common);
+  out.step.clips_norm =
+      std::any_of(steps.begin(), steps.end(), [](const NamedStep& step) { return step.spec.clip == "norm"; });
   return out;
 }
 

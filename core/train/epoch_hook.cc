@@ -41,13 +41,11 @@ Status EpochHook::AtEpochEnd(const TrainState& s) {
 }
 
 void EpochHook::SaveCounters(Counters* counters) const {
-  progress_->SaveCounters(counters);
   (*counters)["epoch.loss_sum"] = sum_;
   (*counters)["epoch.steps"] = static_cast<double>(steps_);
 }
 
 void EpochHook::RestoreCounters(const Counters& counters) {
-  progress_->RestoreCounters(counters);
   sum_ = CounterOf(counters, "epoch.loss_sum", 0);
   steps_ = static_cast<int64_t>(CounterOf(counters, "epoch.steps", 0));
   if (steps_ > 0) progress_->Set("loss", Mean());  // of a checkpoint that does not say what was found, too

@@ -1,4 +1,4 @@
-// The mean loss of each epoch, and its time. Its counters are those of what was found (Progress), too.
+// The mean loss of each epoch, and its time.
 #pragma once
 
 #include <chrono>

@@ -7,6 +7,12 @@
 #include "absl/strings/str_format.h"
 
 namespace mslua {
+namespace {
+
+// Of the counters in a checkpoint.
+constexpr char kDone[] = "eval.done", kCount[] = "eval.count", kValue[] = "eval.value.", kNewest[] = "eval.newest.";
+
+}  // namespace
 
 EvalHook::EvalHook(Progress* progress, Evaluator* evaluator, std::vector<MetricInfo> metrics, int64_t every_epochs,
                    int64_t every_steps)
@@ -25,21 +31,39 @@ int64_t EvalHook::NextStep(const TrainState& s) {
                          : (s.step + every_steps_ - 1) / every_steps_ * every_steps_;
 }
 
-Status EvalHook::AtStep(const TrainState& s) { return s.step == 0 ? absl::OkStatus() : Evaluate(s, s.epoch + 1); }
+Status EvalHook::AtStep(const TrainState& s) {
+  return s.step == 0 ? absl::OkStatus() : Evaluate(s, s.epoch + 1, /*planned=*/true);
+}
 
 Status EvalHook::AtEpochEnd(const TrainState& s) {
-  return every_epochs_ > 0 && s.epoch % every_epochs_ == 0 ? Evaluate(s, s.epoch) : absl::OkStatus();
+  if (every_epochs_ == 0 || s.epoch % every_epochs_ != 0) return absl::OkStatus();
+  return Evaluate(s, s.epoch, /*planned=*/true);
 }
 
 Status EvalHook::AtLastStep(const TrainState& s) {
   if (!at_end_ || s.step == 0 || (every_epochs_ == 0 && every_steps_ == 0)) return absl::OkStatus();
-  return Evaluate(s, s.step_in_epoch == 0 ? s.epoch : s.epoch + 1);
+  return Evaluate(s, s.step_in_epoch == 0 ? s.epoch : s.epoch + 1, /*planned=*/false);
 }
 
-Status EvalHook::Evaluate(const TrainState& s, int64_t epoch) {
-  if (done_ == s.step) return absl::OkStatus();
-  done_ = s.step;
-  return Now(s, epoch).status();
+Status EvalHook::Evaluate(const TrainState& s, int64_t epoch, bool planned) {
+  if (done_ != s.step) {
+    done_ = s.step;
+    RETURN_IF_ERROR(Measure(s, epoch).status());
+  } else if (!counts_) {
+    Tell(newest_);
+  }
+  if (planned && !counts_) Count();
+  return absl::OkStatus();
+}
+
+void EvalHook::Count() {
+  counts_ = true;
+  counted_ = newest_;
+  ++progress_->evaluations;
+}
+
+void EvalHook::Tell(const Numbers& values) {
+  for (const auto& [name, value] : values) progress_->Set(name, value);
 }
 
 StatusOr<Numbers> EvalHook::Values() {
@@ -51,6 +75,12 @@ StatusOr<Numbers> EvalHook::Values() {
 }
 
 StatusOr<std::string> EvalHook::Now(const TrainState& s, int64_t epoch) {
+  ASSIGN_OR_RETURN(std::string line, Measure(s, epoch));
+  Count();
+  return line;
+}
+
+StatusOr<std::string> EvalHook::Measure(const TrainState& s, int64_t epoch) {
   const TimedWork timed(&planned_);
   ASSIGN_OR_RETURN(const Numbers values, Values());
   std::string line = absl::StrCat("eval: epoch ", epoch);
@@ -66,10 +96,11 @@ StatusOr<std::string> EvalHook::Now(const TrainState& s, int64_t epoch) {
     else
       absl::StrAppendFormat(&line, ", %s %.4g", info.name, v);
     record.emplace_back(absl::StrCat("eval_", info.name), v);
-    progress_->Set(record.back().first, v);
     shown.push_back(v);
   }
-  ++progress_->evaluations;
+  newest_ = record;
+  counts_ = false;
+  Tell(newest_);
   progress_->console->Line(line);
   if (progress_->metrics != nullptr) progress_->metrics->Write(s, record);
   if (on_evaluated_) on_evaluated_();
@@ -91,14 +122,29 @@ bool EvalHook::Better(const std::vector<double>& values) {
 }
 
 void EvalHook::SaveCounters(Counters* counters) const {
-  (*counters)["eval.done"] = static_cast<double>(done_);
+  (*counters)[kDone] = static_cast<double>(done_);
   if (has_best_) (*counters)["eval.best"] = best_;
+  (*counters)[kCount] = static_cast<double>(progress_->evaluations);
+  for (const auto& [name, value] : counted_) SaveNumber(kValue, name, value, counters);
+  if (counts_) return;
+  for (const auto& [name, value] : newest_) SaveNumber(kNewest, name, value, counters);
+}
+
+// An older version's checkpoint lacks the values: where they are asked for once more, they are found once more.
+int64_t EvalHook::DoneIn(const Counters& counters) {
+  return counters.count(kCount) == 0 ? 0 : static_cast<int64_t>(CounterOf(counters, kDone, 0));
 }
 
 void EvalHook::RestoreCounters(const Counters& counters) {
-  done_ = static_cast<int64_t>(CounterOf(counters, "eval.done", 0));
+  done_ = DoneIn(counters);
   has_best_ = counters.count("eval.best") > 0;
   best_ = CounterOf(counters, "eval.best", 0);
+  progress_->evaluations = static_cast<int64_t>(CounterOf(counters, kCount, 0));
+  const auto counted = SavedNumbers(kValue, counters), newest = SavedNumbers(kNewest, counters);
+  counted_.assign(counted.begin(), counted.end());
+  counts_ = newest.empty();
+  newest_ = counts_ ? counted_ : Numbers(newest.begin(), newest.end());
+  Tell(counted_);
 }
 
 }  // namespace mslua

@@ -38,6 +38,9 @@ class EvalHook : public TrainHook {
 
   // Evaluates, prints and records, and gives the line; `epoch` is its number from 1.
   StatusOr<std::string> Now(const TrainState& s, int64_t epoch);
+  // Of the counters in a checkpoint: the step of the newest evaluation whose values the checkpoint has too; 0: there is
+  // none.
+  static int64_t DoneIn(const Counters& counters);
 
   int64_t NextStep(const TrainState& s) override;
   Status AtStep(const TrainState& s) override;
@@ -47,7 +50,13 @@ class EvalHook : public TrainHook {
   void RestoreCounters(const Counters& counters) override;
 
  private:
-  Status Evaluate(const TrainState& s, int64_t epoch);
+  // Once for each step. `planned`: by the rules, and not for the end of training alone: that one does not count, as a
+  // training that resumes there does not have it.
+  Status Evaluate(const TrainState& s, int64_t epoch, bool planned);
+  StatusOr<std::string> Measure(const TrainState& s, int64_t epoch);
+  // Makes the newest evaluation one that counts.
+  void Count();
+  void Tell(const Numbers& values);
   StatusOr<Numbers> Values();
   // Whether these values, as they are shown, beat all before.
   bool Better(const std::vector<double>& values);
@@ -61,7 +70,9 @@ class EvalHook : public TrainHook {
   std::function<void()> on_best_;
   bool at_end_ = true;
   PlannedWork planned_;
-  int64_t done_ = 0;
+  int64_t done_ = 0;          // the step of the newest evaluation that nobody asked for by hand
+  Numbers newest_, counted_;  // values of the newest evaluation, and of the newest one that counts
+  bool counts_ = true;        // they are one
   bool has_best_ = false;
   double best_ = 0;
 };

@@ -6,8 +6,8 @@
 namespace mslua {
 
 StatusOr<Monitor::Verdict> Monitor::Judge() {
-  if (evaluated_ && absl::StartsWith(name_, "eval_") && progress_->evaluations == seen_) return Verdict::kNothingNew;
-  seen_ = progress_->evaluations;
+  if (evaluated_ && absl::StartsWith(name_, "eval_") && progress_->evaluations == judged_) return Verdict::kNothingNew;
+  judged_ = progress_->evaluations;
   const double* v = progress_->Find(name_);
   if (v == nullptr)
     return absl::InvalidArgumentError(absl::StrCat(owner_, ": nothing called '", name_, "' was measured"));
@@ -19,12 +19,12 @@ StatusOr<Monitor::Verdict> Monitor::Judge() {
 
 void Monitor::SaveCounters(Counters* counters) const {
   if (any()) (*counters)[key_ + ".best"] = best_;
-  if (seen_ > 0) (*counters)[key_ + ".seen"] = static_cast<double>(seen_);
+  (*counters)[key_ + ".judged"] = static_cast<double>(judged_);
 }
 
 void Monitor::RestoreCounters(const Counters& counters) {
   best_ = CounterOf(counters, key_ + ".best", HUGE_VAL);
-  seen_ = static_cast<int64_t>(CounterOf(counters, key_ + ".seen", 0));
+  judged_ = static_cast<int64_t>(CounterOf(counters, key_ + ".judged", 0));
 }
 
 }  // namespace mslua

@@ -44,7 +44,7 @@ class Monitor {
   const double sign_;
   const std::string owner_, key_;
   double best_ = HUGE_VAL, now_ = 0;
-  int64_t seen_ = 0;  // evaluations that were judged
+  int64_t judged_ = 0;  // evaluations
 };
 
 }  // namespace mslua

@@ -24,7 +24,7 @@ struct Progress {
   Summaries* summaries = nullptr;  // the same
   int64_t epochs = 1, steps_per_epoch = 1;
   Numbers found;                            // "loss" of the last epoch, "eval_loss", ...
-  int64_t evaluations = 0;                  // so far
+  int64_t evaluations = 0;                  // so far, but for one that the end of training alone asks for
   bool stopped = false;                     // by a callback: training is then done, not broken off
   std::vector<const PlannedWork*> planned;  // of the hooks: evaluations, saves
 
@@ -32,11 +32,6 @@ struct Progress {
   // Null where it was not found.
   const double* Find(const std::string& name) const;
   void Stop();
-
-  // What was found, and how many evaluations there were, as counters of a checkpoint: what watches them judges after a
-  // resume as it would have.
-  void SaveCounters(Counters* counters) const;
-  void RestoreCounters(const Counters& counters);
 };
 
 }  // namespace mslua

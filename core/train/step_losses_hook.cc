@@ -34,11 +34,13 @@ Status StepLossesHook::AtStep(const TrainState& s) {
   if (log_every_ > 0 && s.step % log_every_ == 0) PrintLine(s, losses);
   ++steps_;
   sums_.resize(losses.size());
-  for (size_t k = 0; k < losses.size(); ++k) {
-    sums_[k] = {losses[k].first, sums_[k].second + losses[k].second};
-    progress_->Set(losses[k].first + "_loss", sums_[k].second / static_cast<double>(steps_));
-  }
+  for (size_t k = 0; k < losses.size(); ++k) sums_[k] = {losses[k].first, sums_[k].second + losses[k].second};
+  SetMeans();
   return absl::OkStatus();
+}
+
+void StepLossesHook::SetMeans() const {
+  for (const auto& [name, sum] : sums_) progress_->Set(name + "_loss", sum / static_cast<double>(steps_));
 }
 
 Status StepLossesHook::AtEpochBegin(const TrainState&) {
@@ -57,6 +59,7 @@ void StepLossesHook::RestoreCounters(const Counters& counters) {
   sums_.clear();
   for (const auto& step : FindStepLosses(*progress_->trainer->executable()))
     sums_.emplace_back(step.first, CounterOf(counters, kSum + step.first, 0));
+  if (steps_ > 0) SetMeans();
 }
 
 }  // namespace mslua

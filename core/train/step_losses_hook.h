@@ -26,6 +26,8 @@ class StepLossesHook : public TrainHook {
   void RestoreCounters(const Counters& counters) override;
 
  private:
+  // Tells the means of the epoch so far.
+  void SetMeans() const;
   void PrintLine(const TrainState& s, const std::vector<std::pair<std::string, double>>& losses) const;
 
   Progress* const progress_;

@@ -15,10 +15,13 @@
 namespace mslua {
 namespace {
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-// Of the counters: the scalars as the last step had them, those that somebody has overridden, and those that are
-// overridden, or given back to their schedule, as soon as so many steps are done ("override_at.460.lr").
-constexpr char kLast[] = "last.", kOverride[] = "override.", kOverrideAt[] = "override_at.",
-               kScheduleAt[] = "schedule_at.";
+// Of the counters: the scalars that somebody has overridden, and those that are overridden, or given back to their
+// schedule, as soon as so many steps are done ("override_at.460.lr").
+constexpr char kOverride[] = "override.", kOverrideAt[] = "override_at.", kScheduleAt[] = "schedule_at.";
+// Of the counters: the loss and the scalars of the last step ("last.lr").
+constexpr char kLast[] = "last.", kLoss[] = "loss";
+// Before the kind of a number that is not finite, whose counter then has its sign; 0: NaN.
+constexpr char kNotFinite[] = "not_finite.";
 
 // "override_at.460.lr"; false: no such name.
 bool ParseLater(absl::string_view name, const char* kind, Trainer::LaterOverride* later) {
@@ -134,6 +137,24 @@ double CounterOf(const Counters& counters, const std::string& name, double other
   return found == counters.end() ? otherwise : found->second;
 }
 
+void SaveNumber(const std::string& kind, const std::string& name, double value, Counters* counters) {
+  if (std::isfinite(value))
+    (*counters)[kind + name] = value;
+  else
+    (*counters)[kNotFinite + kind + name] = std::isnan(value) ? 0 : value > 0 ? 1 : -1;
+}
+
+std::map<std::string, double> SavedNumbers(const std::string& kind, const Counters& counters) {
+  std::map<std::string, double> numbers;
+  for (const auto& [counter, value] : counters) {
+    absl::string_view name = counter;
+    const bool finite = !absl::ConsumePrefix(&name, kNotFinite);
+    if (!absl::ConsumePrefix(&name, kind)) continue;
+    numbers[std::string(name)] = finite ? value : value == 0 ? kNone : value * HUGE_VAL;
+  }
+  return numbers;
+}
+
 void Trainer::AddIntervention(std::string json) {
   if (interventions_.size() == kInterventions) interventions_.erase(interventions_.begin());
   interventions_.push_back(std::move(json));
@@ -146,8 +167,9 @@ Counters Trainer::SaveCounters() const {
   if (options_.rows > 0) counters[kRowsCounter] = static_cast<double>(options_.rows);
   for (size_t i = 0; i < scalars_.size(); ++i) {
     if (!std::isnan(overrides_[i])) counters[kOverride + scalars_[i].input] = overrides_[i];
-    if (std::isfinite(done_scalars_[i])) counters[kLast + scalars_[i].input] = done_scalars_[i];
+    if (!std::isnan(done_scalars_[i])) SaveNumber(kLast, scalars_[i].input, done_scalars_[i], &counters);
   }
+  if (state_.step > 0) SaveNumber(kLast, kLoss, state_.loss, &counters);
   for (const LaterOverride& later : later_) {
     const bool schedule = std::isnan(later.value);
     counters[absl::StrCat(schedule ? kScheduleAt : kOverrideAt, later.at, ".", later.input)] =
@@ -161,9 +183,11 @@ double Trainer::data_seconds() const { return loader_->wait_seconds(); }
 Status Trainer::Restore(const TrainState& state, const Counters& counters) {
   state_ = state;
   for (TrainHook* h : hooks_) h->RestoreCounters(counters);
+  const std::map<std::string, double> last = SavedNumbers(kLast, counters);
+  state_.loss = CounterOf(last, kLoss, state.loss);
   for (size_t i = 0; i < scalars_.size(); ++i) {
     overrides_[i] = CounterOf(counters, kOverride + scalars_[i].input, overrides_[i]);
-    done_scalars_[i] = CounterOf(counters, kLast + scalars_[i].input, done_scalars_[i]);
+    done_scalars_[i] = CounterOf(last, scalars_[i].input, done_scalars_[i]);
   }
   for (const auto& [name, value] : counters) {
     LaterOverride later;
@@ -267,6 +291,9 @@ Status Trainer::RunHooks() {
   }
   return absl::OkStatus();
 }
+
+// Whether the epoch's last step is done, and its end is still to come.
+bool Trainer::AtEndOfData() const { return in_epoch_ && state_.step_in_epoch >= loader_->pipeline().size(); }
 
 Status Trainer::EndEpoch() {
   in_epoch_ = false;
@@ -421,8 +448,7 @@ Status Trainer::Attend() {
 
 int64_t Trainer::StepOfStop() const {
   // At the end of an epoch's data nothing is left to step on before the ranks agree.
-  const bool steps_on = !in_epoch_ || state_.step_in_epoch < loader_->pipeline().size();
-  return state_.step + (options_.agree && steps_on ? 1 : 0);
+  return state_.step + (options_.agree && !AtEndOfData() ? 1 : 0);
 }
 
 Status Trainer::Loop() {
@@ -435,7 +461,9 @@ Status Trainer::Loop() {
     }
     if (stop) return Stopped();
   }
-  while (state_.epoch < options_.epochs && (options_.max_steps == 0 || state_.step < options_.max_steps)) {
+  // An epoch whose steps are all done ends, whatever ends the training.
+  const auto steps_left = [this] { return options_.max_steps == 0 || state_.step < options_.max_steps; };
+  while (state_.epoch < options_.epochs && (steps_left() || AtEndOfData())) {
     if (running_ == 0) {
       ahead_ = MayRunAhead();
       if (attention_.load() != 0) RETURN_IF_ERROR(Attend());

@@ -42,6 +42,9 @@ struct TrainState {
 using Counters = std::map<std::string, double>;
 // The counter of that name, else `otherwise` (a checkpoint of a run without that hook).
 double CounterOf(const Counters& counters, const std::string& name, double otherwise);
+// A number of some kind ("eval_value.") that need not be finite, and all numbers of that kind by name.
+void SaveNumber(const std::string& kind, const std::string& name, double value, Counters* counters);
+std::map<std::string, double> SavedNumbers(const std::string& kind, const Counters& counters);
 
 // Something that happens at step boundaries: checkpoints, evaluation, Lua callbacks, metrics.
 class TrainHook {
@@ -159,7 +162,7 @@ class Trainer {
   // Those that are to come, by `at`.
   const std::vector<LaterOverride>& later_overrides() const { return later_; }
   const std::vector<ScheduledScalar>& scalars() const { return scalars_; }
-  // Of the last step that is done, which may be that of the run that this one resumes; NaN before there is one.
+  // Of the last step that is done, also where training resumes after it; NaN before there is one.
   double ScalarNow(int i) const { return done_scalars_[i]; }
 
   // Async-signal-safe: the loop stops at the next boundary.
@@ -198,6 +201,7 @@ class Trainer {
   void ApplyLater();
   Status RunHooks();
   Status EndEpoch();
+  bool AtEndOfData() const;
   Status CheckLoss();
   Status Attend();
   void Publish();

@@ -279,11 +279,15 @@ function Optimizer:bind_list(parameters)
   local trained, groups = {}, {}
   for i in ipairs(self.groups) do groups[i] = { params = {} } end
   for _, p in ipairs(parameters) do
+    local own
     for i, group in ipairs(self.groups) do
-      if group.select(p) then
+      if own and group.list and group.select(p) then
+        errors.fail_at({ "optimizer" }, "%s: params[%d] lists parameter '%s', which params[%d] has: one group updates "
+          .. 'a parameter; give the group of the rest params = ""', self.class_name, i, p.name, own)
+      elseif not own and group.select(p) then
+        own = i
         trained[#trained + 1] = p
         table.insert(groups[i].params, p)
-        break
       end
     end
   end

@@ -76,6 +76,12 @@ check.case("a group that can mean nothing", function()
     function() bind({ { params = "bias", lr = 0.1 }, { params = "weight" } }, 0) end)
   local _, spec = bind({ { params = "bias", lr = 0.05 }, { params = "weight" } }, nn.cosine_decay_lr(0, 0.1, 8))
   check.near(spec.groups[1].lr_scale, 0.5, 1e-12)
+  local lists = { { params = { net.weight }, lr = 0.01 }, { params = { net.bias, net.weight } } }
+  check.fails_here("SGD: params[2] lists parameter 'weight', which params[1] has: one group updates a parameter",
+    function() bind(lists, 0.1) end)
+  check.fails_here("params[3] lists parameter 'bias', which params[1] has", function()
+    bind({ { params = "bias" }, { params = "" }, { params = { net.bias } } }, 0.1)
+  end)
 end)
 
 check.case("an empty last table is no value", function()

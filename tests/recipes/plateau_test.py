@@ -13,12 +13,20 @@ ENVIRONMENT.pop("XDG_RUNTIME_DIR", None)
 RECIPE = """
 local ms = require "mslua"
 local nn = ms.nn
-local p = ms.params { monitor = "eval_loss", every_steps = 0, least = 0.0, stops = false }
+local p = ms.params { monitor = "eval_loss", every_steps = 0, least = 0.0, stops = false, kill = "" }
 local function rows()
   ms.set_seed(3)
   return ms.dataset.NumpySlicesDataset({ ms.rand { 64, 4 }, ms.rand { 64, 1 } }, nil, { shuffle = false,
     num_shards = ms.communication.get_group_size(), shard_id = ms.communication.get_rank() })
     :batch(16 / ms.communication.get_group_size())
+end
+local Kill = ms.Callback:extend "Kill"
+function Kill:on_train_epoch_end(context)
+  if p.kill == "" or context.epoch ~= 6 or ms.communication.get_rank() ~= 1 then return end
+  local killed = io.open(p.kill)
+  if killed then return killed:close() end
+  io.open(p.kill, "w"):close()
+  os.execute "kill -9 $PPID"
 end
 return ms.recipe {
   name = "plateau", seed = 5, network = function() return nn.Dense(4, 1) end, dataset = rows, eval_dataset = rows,
@@ -28,7 +36,7 @@ return ms.recipe {
     reduce_lr_on_plateau = { monitor = p.monitor, factor = 0.5, patience = 2, min_delta = 0.01, min_lr = p.least },
     early_stopping = p.stops and { monitor = p.monitor, patience = 1, min_delta = 0.01 } or nil },
   checkpoint = { save_checkpoint_steps = 2, keep_checkpoint_max = 30 },
-  eval = { every_steps = p.every_steps },
+  eval = { every_steps = p.every_steps }, callbacks = { Kill() },
 }
 """
 
@@ -97,6 +105,12 @@ for monitor in ["eval_loss", "loss"]:
             found = rates(again)
             rest = {s: rate for s, rate in wanted_here.items() if s > step}
             check({s: rate for s, rate in found.items() if s > step} == rest, (how, step, found, wanted_here))
+    # So does a rank that is started again.
+    words = ["every_steps=4", "least=0.2", "monitor=" + monitor]
+    run("train", "r.lua", "-n", "2", "--out", monitor + "_whole", *words)
+    run("train", "r.lua", "-n", "2", "--recover", "--out", monitor + "_kept", "kill=" + monitor + "_killed", *words)
+    check(os.path.exists(monitor + "_killed"), "no rank was killed")
+    check(rates(monitor + "_kept") == rates(monitor + "_whole"), (rates(monitor + "_kept"), rates(monitor + "_whole")))
     # The best checkpoint knows what its own evaluation has come to.
     best = monitor + "_best"
     run("train", "r.lua", "--out", best, "monitor=" + monitor, "train.epochs=8")
