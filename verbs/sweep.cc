@@ -296,9 +296,9 @@ class Sweep {
       if (key != kSeed) absl::StrAppend(&line, JsonString(key), ":", JsonString(value), ",");
     }
     const std::string seed = SeedText(trial);
-    int64_t number_of_seed = 0;
+    int64_t whole = 0;
     const auto number = [](const std::optional<double>& v) { return v ? absl::StrFormat("%.9g", *v) : "null"; };
-    absl::StrAppend(&line, "\"seed\":", absl::SimpleAtoi(seed, &number_of_seed) ? absl::StrCat(number_of_seed) : JsonString(seed),
+    absl::StrAppend(&line, "\"seed\":", absl::SimpleAtoi(seed, &whole) ? absl::StrCat(whole) : JsonString(seed),
                     ",\"best_metric\":", JsonString(run.best_key), ",\"best\":", number(run.best),
                     ",\"loss\":", number(run.loss), ",\"steps\":", run.steps, ",\"state\":", JsonString(state),
                     ",\"run\":", JsonString(trial.folder), "}");

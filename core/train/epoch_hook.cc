@@ -48,7 +48,7 @@ void EpochHook::SaveCounters(Counters* counters) const {
 void EpochHook::RestoreCounters(const Counters& counters) {
   sum_ = CounterOf(counters, "epoch.loss_sum", 0);
   steps_ = static_cast<int64_t>(CounterOf(counters, "epoch.steps", 0));
-  if (steps_ > 0) progress_->Set("loss", Mean());  // of a checkpoint that does not say what was found, too
+  if (steps_ > 0) progress_->Set("loss", Mean());
   begun_ = std::chrono::steady_clock::now();
 }
 
