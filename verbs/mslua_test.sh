@@ -74,6 +74,23 @@ for recipe in circles/recipe.lua circles/run/config.lua; do
   run recipes show $recipe batch_size=16
   expect "recipes show $recipe" 0 "batch_size "
 done
+# The run folder's config.lua finds them from any folder, also where the recipe and the run folder have been moved.
+mkdir elsewhere moved
+for action in check show; do
+  out=$(cd elsewhere && "$program" recipes $action ../circles/run/config.lua 2>&1)
+  code=$?
+  expect "recipes $action of a config.lua from another folder" 0 ""
+done
+cp -r circles moved/ && mv circles circles.before
+out=$(cd elsewhere && "$program" recipes check ../moved/circles/run/config.lua 2>&1)
+code=$?
+expect "recipes check of a config.lua that was moved with its recipe" 0 "ok"
+mv circles.before circles
+out=$(cd elsewhere && "$program" train ../circles/run/config.lua --max-steps 1 --out again 2>&1)
+code=$?
+expect "training a config.lua from another folder" 0 ""
+head -1 elsewhere/again/config.lua | grep -q 'from = "../circles/recipe.lua"' ||
+  { echo "config.lua of a config.lua: $(head -1 elsewhere/again/config.lua)"; failed=1; }
 run __complete train circles/recipe.lua hid
 [ "$out" = "$(printf 'hidden=\t32')" ] || { echo "completion of a recipe with a neighbour: $out"; failed=1; }
 mkdir deep

@@ -1,0 +1,29 @@
+#include "train/run_config.h"
+
+#include "gtest/gtest.h"
+
+namespace mslua {
+namespace {
+
+const char kConfig[] = "require(\"mslua.params\").resolved {from = \"r.lua\"} return 1\n";
+
+std::string Head(const std::string& folders) {
+  return "require(\"mslua.params\").resolved {folders = {" + folders + "}, from = \"r.lua\"} return 1\n";
+}
+
+TEST(RunConfig, NamesTheFolderOfTheRecipe) {
+  EXPECT_EQ(WithFolders(kConfig, "runs/a", "/data/u"), Head("\"../..\", \"/data/u\""));
+  EXPECT_EQ(WithFolders(kConfig, "./runs//a/", "/data/u"), Head("\"../..\", \"/data/u\""));
+  EXPECT_EQ(WithFolders(kConfig, "/data/u/a", "/data/u"), Head("\"..\", \"/data/u\""));
+  EXPECT_EQ(WithFolders(kConfig, ".", "/data/u"), Head("\".\", \"/data/u\""));
+}
+
+TEST(RunConfig, NamesAnAbsoluteFolderForARunElsewhere) {
+  EXPECT_EQ(WithFolders(kConfig, "../a", "/data/u"), Head("\"/data/u\""));
+  EXPECT_EQ(WithFolders(kConfig, "/tmp/a", "/data/a \"b\\"), Head("\"/data/a \\\"b\\\\\""));
+}
+
+TEST(RunConfig, LeavesOtherTextAlone) { EXPECT_EQ(WithFolders("return 1", "runs/a", "/data/u"), "return 1"); }
+
+}  // namespace
+}  // namespace mslua
