@@ -23,6 +23,14 @@ TEST(RunConfig, NamesAnAbsoluteFolderForARunElsewhere) {
   EXPECT_EQ(WithFolders(kConfig, "/tmp/a", "/data/a \"b\\"), Head("\"/data/a \\\"b\\\\\""));
 }
 
+TEST(RunConfig, NamesFoldersFromTheRun) {
+  using Paths = std::vector<std::string>;
+  EXPECT_EQ(PathsFromRun("keep", "runs/a", "/data/u"), (Paths{"../../keep", "/data/u/keep"}));
+  EXPECT_EQ(PathsFromRun("runs/a/keep/", "runs/a", "/data/u"), (Paths{"keep/", "/data/u/runs/a/keep/"}));
+  EXPECT_EQ(PathsFromRun("/big/keep", "runs/a", "/data/u"), (Paths{"/big/keep"}));
+  EXPECT_EQ(PathsFromRun("keep", "/tmp/a", "/data/u"), (Paths{"/data/u/keep"}));
+}
+
 TEST(RunConfig, LeavesOtherTextAlone) { EXPECT_EQ(WithFolders("return 1", "runs/a", "/data/u"), "return 1"); }
 
 }  // namespace

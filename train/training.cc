@@ -463,6 +463,9 @@ Status Training::AddCheckpoints() {
     if (options.lineage) lineage_ = options.lineage->run;
   }
   if (!saves) return absl::OkStatus();
+  if (first() && !directory_.path().empty())
+    RETURN_IF_ERROR(
+        WithExitCode(RecordCheckpointDirectory(directory_.path(), spec_.checkpoint_directory), kExitStorage));
   options.names = names_;
   RETURN_IF_ERROR(MakeValues(*rank_.state, spec_, [](const std::string&) { return true; }));
   if (options.writes) RETURN_IF_ERROR(WithExitCode(MakeFolders(options.keeper.directory), kExitStorage));
