@@ -246,6 +246,7 @@ TEST(Front, TopicsOfHelp) {
   EXPECT_THAT(HelpFor(Parsed({"help", "exit-codes"})), HasSubstr("\n  75   stopped after a checkpoint was saved"));
   EXPECT_THAT(HelpFor(Parsed({"help", "exit-codes"})), HasSubstr("\n  1    a line failed that repl or chat read"));
   EXPECT_THAT(HelpFor(Parsed({"help", "environment"})), HasSubstr("\n  OMP_NUM_THREADS "));
+  EXPECT_THAT(HelpFor(Parsed({"help", "last"})), HasSubstr("\n  runs rm                        the run that began"));
   for (const Topic& topic : Topics()) {
     for (const absl::string_view line : absl::StrSplit(TopicText(topic), '\n')) EXPECT_LE(line.size(), 100u) << line;
     EXPECT_THAT(Refused({topic.name}), HasSubstr("unknown verb"));

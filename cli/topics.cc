@@ -74,12 +74,26 @@ std::vector<TopicRow> ExitCodeRows() {
   };
 }
 
+// LastRunFolder in train/run_folder.h, and endpoint::FindJob.
+std::vector<TopicRow> LastRows() {
+  return {
+      {"--ckpt, --resume, --init-from", "of the recipe's runs, the one that saved a checkpoint last"},
+      {"ckpt", "of the runs of all recipes, the one that saved a checkpoint last"},
+      {"plot, report, runs compare", "the run that wrote metrics.jsonl last"},
+      {"logs", "the run that wrote rank_R.log last, with the R of --rank"},
+      {"runs rm", "the run that began last"},
+      {"attach, top, stop, diag",
+       "of the jobs that run on this host now, the one that began last: the first of `mslua ps`"},
+  };
+}
+
 }  // namespace
 
 const std::vector<Topic>& Topics() {
-  static const auto* topics =
-      new std::vector<Topic>{{"environment", "environment variables that mslua reads", EnvironmentRows()},
-                             {"exit-codes", "exit codes of mslua", ExitCodeRows()}};
+  static const auto* topics = new std::vector<Topic>{
+      {"environment", "environment variables that mslua reads", EnvironmentRows()},
+      {"exit-codes", "exit codes of mslua", ExitCodeRows()},
+      {"last", "the run that `last` means: the one that wrote last what the command reads", LastRows()}};
   return *topics;
 }
 

@@ -1,4 +1,4 @@
-// Pages of help that belong to no verb: `mslua help environment`, `mslua help exit-codes`.
+// Pages of help that belong to no verb: `mslua help environment`, `mslua help exit-codes`, `mslua help last`.
 #pragma once
 
 #include <string>

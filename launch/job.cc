@@ -209,6 +209,7 @@ void Job::SetNetwork(const NetworkOptions& network) {
 }
 
 Status Job::OpenNetwork() {
+  if (!Alone() && !Interface().empty()) RETURN_IF_ERROR(InterfaceAddress(Interface()).status());
   if (tls_ != nullptr) return absl::OkStatus();
   // One rank speaks for all of a console.
   const bool speaks = !SharesConsole() || identity_.rank <= 0;
@@ -302,14 +303,12 @@ Status Job::Meet() {
 
 Status Job::MeetAt(const Endpoint& scheduler, const std::string& node_id) {
   JoinOptions join;
+  meets_ = true;
   const bool local = absl::StartsWith(scheduler.host, "/");
-  std::string address;
-  if (const std::string& interface = Interface(); !interface.empty()) {
-    ASSIGN_OR_RETURN(address, InterfaceAddress(interface));  // a mistake is an error, also where it has no effect
-  } else if (!local) {
-    ASSIGN_OR_RETURN(address, AddressTowards(scheduler));
-  }
   if (!local) {
+    const std::string& interface = Interface();
+    ASSIGN_OR_RETURN(const std::string address,
+                     interface.empty() ? AddressTowards(scheduler) : InterfaceAddress(interface));
     ASSIGN_OR_RETURN(listener_, ListenTcp({address, 0}));
     ASSIGN_OR_RETURN(join.self.endpoint, LocalEndpoint(listener_));
     join.secret = secret_;
@@ -680,6 +679,9 @@ int Job::Finish(const Status& outcome_of_work, int exit_code, Groups* groups) {
     // MPI_Finalize waits for all ranks: while they are watched.
     if (outcome.ok()) groups->world().Close();
   }
+  // A rank that has failed before it met the others meets them now: the launcher learns the cause, and prints it once.
+  if (!outcome.ok() && !meets_ && identity_.source == Source::kLauncher)
+    MeetAt(identity_.meeting, absl::StrCat(identity_.rank)).IgnoreError();
   Status over;
   {
     std::lock_guard<std::mutex> lock(mutex_);

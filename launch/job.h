@@ -123,7 +123,8 @@ class Job {
  private:
   // A scheduler of this process's own, in the folder `meeting` or (empty) at `endpoint`, and where it then is.
   StatusOr<Endpoint> StartScheduler(const std::string& meeting, const Endpoint& endpoint);
-  // Reads the TLS configuration, if there is one: its mistakes are errors also where no other host is there.
+  // Looks for the network interface and reads the TLS configuration, if they are given: a mistake in them is an error
+  // also where no other host is there.
   Status OpenNetwork();
   // Joins the scheduler there as `node_id`.
   Status MeetAt(const Endpoint& scheduler, const std::string& node_id);
@@ -158,6 +159,7 @@ class Job {
   int rank_ = -1, size_ = 1;
   int64_t epoch_ = 0;            // how often the workers have met
   std::atomic<int> met_as_{-1};  // the same, for NewestTurn on other threads
+  bool meets_ = false;           // or has met
   bool joined_ = false, one_host_ = true;
   bool ranks_allowed_ = false;  // by the command line
   NetworkOptions network_;

@@ -151,6 +151,17 @@ StatusOr<int> LoadNamed(lua_State* L, Session& session) {
   return 4;
 }
 
+// core.recorded_checkpoints(run): the directory of checkpoints that a run folder names, or nil
+StatusOr<int> RecordedCheckpoints(lua_State* L, Session&) {
+  ASSIGN_OR_RETURN(const std::string run, ReadString(L, 1, "recorded_checkpoints: run"));
+  const std::string place = checkpoint::CheckpointsOfRun(run);
+  if (place == absl::StrCat(run, "/", kRunCheckpoints))
+    lua_pushnil(L);
+  else
+    PushString(L, place);
+  return 1;
+}
+
 // core.compare_unsaved(unsaved, parameters, path)
 StatusOr<int> CompareUnsavedValues(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const double saved, ReadNumber(L, 1, "compare_unsaved: unsaved"));
@@ -330,6 +341,7 @@ void OpenCheckpoints(lua_State* L) {
   SetFunctions(L, {{"save_checkpoint", Entry<Save>},
                    {"load_checkpoint", Entry<Load>},
                    {"load_named", Entry<LoadNamed>},
+                   {"recorded_checkpoints", Entry<RecordedCheckpoints>},
                    {"compare_unsaved", Entry<CompareUnsavedValues>},
                    {"match_names", Entry<MatchNames>},
                    {"open_weights", Entry<OpenWeights>},

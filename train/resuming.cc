@@ -189,7 +189,11 @@ Status OpenPlace(Groups* together, const std::string& place, SharedCheckpoint* o
 Status Resuming::OpenCheckpoint() {
   RETURN_IF_ERROR(directory_->Find(from_));
   RETURN_IF_ERROR(directory_->Take());  // before the newest checkpoint is looked for
-  ASSIGN_OR_RETURN(const std::string place, CheckpointPlace(from_, spec_.name, CheckpointDirectory()));
+  std::string directory = CheckpointDirectory();
+  // The recipe named another directory when the run saved them.
+  if (spec_.checkpoint_directory.empty() && !directory_->path().empty())
+    directory = checkpoint::CheckpointsOfRun(directory_->path());
+  ASSIGN_OR_RETURN(const std::string place, CheckpointPlace(from_, spec_.name, directory));
   const Status opened = OpenPlace(spec_.together, place, &resumed_);
   if (!absl::IsNotFound(opened) || (from_ != "last" && from_ != "best")) return opened;
   return absl::NotFoundError(absl::StrCat(

@@ -53,6 +53,13 @@ bool IsRunOf(absl::string_view folder, absl::string_view recipe) {
   return folder.size() != kStamp.size() + 1;
 }
 
+// The path of `part` of the run folder `run`.
+std::string PathOf(const std::string& run, const std::string& part) {
+  if (part == kRunCheckpoints) return checkpoint::CheckpointsOfRun(run);
+  if (part == kRunBest) return checkpoint::CheckpointsOfRun(run) + "/best";
+  return absl::StrCat(run, "/", part);
+}
+
 // When `path` was written last; nothing where it is missing, or a folder of checkpoints without any.
 absl::optional<timespec> Written(const std::string& path) {
   struct stat info;
@@ -73,7 +80,7 @@ bool IsNumber(absl::string_view text) {
 bool IsNameOfRun(const std::string& name) {
   static constexpr absl::string_view kNames[] = {
       kRunCheckpoints, kRunMetrics, kRunMatrices, kRunSamples, kRunEvents, kRunLock, kRunOutcome, kRunTraces,
-      kRunPictures, kSummaries, kSummaryPictures, "config.lua", "attach",
+      kRunPictures, kSummaries, kSummaryPictures, "config.lua", "attach", checkpoint::kCheckpointDirectoryFile,
       // of the recipe's tokenizer
       "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
       "merges.txt", "vocab.txt", "tokenizer.model"};
@@ -96,7 +103,7 @@ StatusOr<std::string> LastRunFolder(const std::string& recipe, const std::string
     while (const dirent* entry = readdir(runs)) {
       if (entry->d_name[0] == '.' || (!recipe.empty() && !IsRunOf(entry->d_name, recipe))) continue;
       const std::string path = absl::StrCat("runs/", entry->d_name);
-      const auto t = Written(absl::StrCat(path, "/", part));
+      const auto t = Written(PathOf(path, part));
       if (!t) continue;
       if (newest.empty() || t->tv_sec > newest_time.tv_sec ||
           (t->tv_sec == newest_time.tv_sec && t->tv_nsec > newest_time.tv_nsec)) {
@@ -120,7 +127,7 @@ StatusOr<std::string> CheckpointPlace(const std::string& word, const std::string
   if (!directory.empty()) return best ? directory + "/best" : directory;
   const char* const part = best ? kRunBest : kRunCheckpoints;
   ASSIGN_OR_RETURN(const std::string folder, LastRunFolder(recipe, part));
-  return absl::StrCat(folder, "/", part);
+  return PathOf(folder, part);
 }
 
 }  // namespace mslua

@@ -31,8 +31,9 @@ inline constexpr char kRunLock[] = "lock", kRunOutcome[] = "outcome.json";
 // Whether a training writes a file or a folder of this name into its folder.
 bool IsNameOfRun(const std::string& name);
 
-// The rule for `last` in every verb: the run of `recipe` (of any, when empty) under runs/ that wrote `part` of its
-// folder most recently; a folder of checkpoints counts when there is one in it. NotFound when there is no such run.
+// The rule for `last` in every verb that reads run folders (`mslua help last`): the run of `recipe` (of any, when
+// empty) under runs/ that wrote `part` of its folder most recently; a folder of checkpoints counts when there is one in
+// it. NotFound when there is no such run.
 StatusOr<std::string> LastRunFolder(const std::string& recipe, const std::string& part);
 
 // Where `last` and `best` of --ckpt, --resume and `mslua ckpt` look for a checkpoint: in `directory`, where the recipe

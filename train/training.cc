@@ -31,6 +31,7 @@
 #include "train/json_string.h"
 #include "train/notice.h"
 #include "train/profile_hook.h"
+#include "train/run_config.h"
 #include "train/run_folder.h"
 #include "train/save_agreement.h"
 #include "train/saved_tensors.h"
@@ -348,8 +349,7 @@ StatusOr<std::unique_ptr<MetricsHook>> Training::MakeMetrics() {
                                spec_.metrics_limit, RowsOfBatch(*data_.pipeline) * Parts()};
   ASSIGN_OR_RETURN(auto metrics, MetricsHook::Create(options, trainer_.get(), &health_));
   progress().metrics = metrics.get();
-  if (!spec_.config.empty())
-    RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(directory_.path(), "/config.lua"), spec_.config));
+  if (!spec_.config.empty()) RETURN_IF_ERROR(WriteConfig(directory_.path(), spec_.config));
   return metrics;
 }
 
@@ -463,6 +463,9 @@ Status Training::AddCheckpoints() {
     if (options.lineage) lineage_ = options.lineage->run;
   }
   if (!saves) return absl::OkStatus();
+  if (first() && !directory_.path().empty())
+    RETURN_IF_ERROR(
+        WithExitCode(RecordCheckpointDirectory(directory_.path(), spec_.checkpoint_directory), kExitStorage));
   options.names = names_;
   RETURN_IF_ERROR(MakeValues(*rank_.state, spec_, [](const std::string&) { return true; }));
   if (options.writes) RETURN_IF_ERROR(WithExitCode(MakeFolders(options.keeper.directory), kExitStorage));

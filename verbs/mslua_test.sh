@@ -74,6 +74,23 @@ for recipe in circles/recipe.lua circles/run/config.lua; do
   run recipes show $recipe batch_size=16
   expect "recipes show $recipe" 0 "batch_size "
 done
+# The run folder's config.lua finds them from any folder, also where the recipe and the run folder have been moved.
+mkdir elsewhere moved
+for action in check show; do
+  out=$(cd elsewhere && "$program" recipes $action ../circles/run/config.lua 2>&1)
+  code=$?
+  expect "recipes $action of a config.lua from another folder" 0 ""
+done
+cp -r circles moved/ && mv circles circles.before
+out=$(cd elsewhere && "$program" recipes check ../moved/circles/run/config.lua 2>&1)
+code=$?
+expect "recipes check of a config.lua that was moved with its recipe" 0 "ok"
+mv circles.before circles
+out=$(cd elsewhere && "$program" train ../circles/run/config.lua --max-steps 1 --out again 2>&1)
+code=$?
+expect "training a config.lua from another folder" 0 ""
+head -1 elsewhere/again/config.lua | grep -q 'from = "../circles/recipe.lua"' ||
+  { echo "config.lua of a config.lua: $(head -1 elsewhere/again/config.lua)"; failed=1; }
 run __complete train circles/recipe.lua hid
 [ "$out" = "$(printf 'hidden=\t32')" ] || { echo "completion of a recipe with a neighbour: $out"; failed=1; }
 mkdir deep
@@ -395,6 +412,30 @@ expect "resume of a run by its config.lua" 0 "resuming from first/ckpt"
 out=$(cd first && "$program" train config.lua train.epochs=4 --resume=best 2>&1)
 code=$?
 expect "resume of a run by its config.lua, in its folder" 0 "resuming from ./ckpt/best"
+# A run whose checkpoints are elsewhere leads to them, from any folder, also where both have been moved.
+mkdir far
+cp recipe.lua far/recipe.lua
+out=$(cd far && "$program" train recipe.lua --out runs/apart checkpoint.directory=kept train.epochs=1 2>&1)
+code=$?
+expect "checkpoints in a directory of the recipe" 0 "epoch: 1 step: 2, loss is "
+for words in "ckpt ls far/runs/apart" "ckpt show far/runs/apart" "ckpt verify far/runs/apart"; do
+  run $words
+  expect "$words" 0 "far/kept/tiny-1_2.ckpt"
+done
+for words in "recipe.lua --ckpt far/runs/apart" "far/runs/apart/config.lua" "far/runs/apart/config.lua --ckpt best"; do
+  run eval $words
+  expect "eval $words" 0 "weights of far/kept/"
+done
+mv far near
+run ckpt ls near/runs/apart
+expect "checkpoints that were moved with the run" 0 "near/kept/tiny-1_2.ckpt"
+out=$(cd near && "$program" ckpt show last 2>&1)
+code=$?
+expect "the last run, with its checkpoints elsewhere" 0 "kept/tiny-1_2.ckpt"
+run train recipe.lua --out near/runs/apart --resume
+expect "resume of a run with its checkpoints elsewhere" 0 "resuming from near/kept/tiny-1_2.ckpt"
+run ckpt ls near/runs/apart
+expect "checkpoints that are in the run folder again" 0 "near/runs/apart/ckpt/tiny-2_4.ckpt"
 # What is missing in a recipe is named.
 sed '/eval_dataset/d; s/optimizer =/eval = { metrics = { "top1" } }, expect = { top1_above = 0.5 }, optimizer =/' \
   recipe.lua > no_eval.lua

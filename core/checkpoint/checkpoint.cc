@@ -15,6 +15,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "core/base/hash.h"
 #include "core/base/text.h"
 #include "core/checkpoint/chunk_reader.h"
@@ -217,10 +218,22 @@ StatusOr<std::vector<CheckpointName>> ListCheckpoints(const std::string& directo
   return found;
 }
 
+std::string CheckpointsOfRun(const std::string& run) {
+  constexpr int64_t kLargest = 1 << 16;
+  const auto named = ReadFile(absl::StrCat(run, "/", kCheckpointDirectoryFile), kLargest);
+  std::string place;
+  for (const absl::string_view line : absl::StrSplit(named.ok() ? *named : "", '\n', absl::SkipEmpty())) {
+    place = (fs::path(run) / std::string(line)).lexically_normal().string();
+    if (IsFolder(place)) return place;
+  }
+  return place.empty() ? absl::StrCat(run, "/", kRunFolderCheckpoints) : place;
+}
+
 StatusOr<std::vector<CheckpointName>> FindCheckpoints(const std::string& path) {
   ASSIGN_OR_RETURN(std::vector<CheckpointName> names, ListCheckpoints(path));
-  const std::string inside = absl::StrCat(path, "/", kRunFolderCheckpoints);
-  return names.empty() && IsFolder(inside) ? ListCheckpoints(inside) : names;
+  const std::string of_run = CheckpointsOfRun(path);
+  const bool elsewhere = IsFile(absl::StrCat(path, "/", kCheckpointDirectoryFile));
+  return names.empty() && (elsewhere || IsFolder(of_run)) ? ListCheckpoints(of_run) : names;
 }
 
 StatusOr<Manifest> WritePart(const std::string& folder, int rank, const std::vector<ShardData>& shards) {

@@ -40,7 +40,12 @@ std::string CheckpointPath(const std::string& directory, const std::string& pref
 // without a lineage describe comes last: by (epoch, step) within a prefix, the prefixes by their latest writing. Of
 // each the manifest is read, nothing else. A missing directory is NOT_FOUND.
 StatusOr<std::vector<CheckpointName>> ListCheckpoints(const std::string& directory);
-// The same of a directory of checkpoints or of a run folder, which has such a directory.
+// In the folder of a run whose checkpoints are elsewhere: where they are, a path a line. The first that is a directory
+// counts. A path is absolute or relative to the run folder.
+inline constexpr char kCheckpointDirectoryFile[] = "ckpt_directory";
+// The directory that this file names, which may be missing; without the file `ckpt` in the run folder.
+std::string CheckpointsOfRun(const std::string& run);
+// The same as ListCheckpoints, of a directory of checkpoints or of a run folder (CheckpointsOfRun).
 StatusOr<std::vector<CheckpointName>> FindCheckpoints(const std::string& path);
 // What to tell a user who loads `chosen`: which of `names` have gone further and do not lead to it. Empty: none.
 std::string IgnoredBeside(const CheckpointName& chosen, const std::vector<CheckpointName>& names);

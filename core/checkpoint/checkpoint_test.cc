@@ -198,6 +198,19 @@ TEST_F(CheckpointTest, WhatDoesNotFitTogetherIsNotCommitted) {
   EXPECT_EQ(Entries(), 0);
 }
 
+TEST_F(CheckpointTest, ARunFolderNamesTheDirectoryOfItsCheckpoints) {
+  fs::create_directories(At("run"));
+  EXPECT_EQ(CheckpointsOfRun(At("run")), At("run/ckpt"));
+  ASSERT_EQ(SaveCheckpoint(CheckpointPath(folder_, "net", 2, 17), Run(), Tensors()), absl::OkStatus());
+  std::ofstream(At("run/ckpt_directory")) << "../gone\n..\n/nowhere\n";
+  const auto found = FindCheckpoints(At("run"));
+  ASSERT_EQ(found.status(), absl::OkStatus());
+  ASSERT_EQ(found->size(), 1u);
+  EXPECT_EQ((*LoadCheckpoint(At("run")))->manifest().run.step, 17);
+  std::ofstream(At("run/ckpt_directory")) << "../gone\n/nowhere\n";
+  EXPECT_THAT(FindCheckpoints(At("run")).status().message(), HasSubstr("there is no directory /nowhere"));
+}
+
 TEST_F(CheckpointTest, TheNewestWholeOneIsLoaded) {
   EXPECT_TRUE(absl::IsNotFound(LoadCheckpoint(folder_).status()));
   EXPECT_TRUE(absl::IsNotFound(LoadCheckpoint(At("none")).status()));

@@ -422,6 +422,10 @@ function core.load_checkpoint(path) end
 ---load the one that rank 0 finds, and get from each other what they cannot read.
 ---@return table<string, Tensor> values, string path, integer step, number unsaved as load_checkpoint's
 function core.load_named(word, recipe, directory, together) end
+---The directory that a run folder names as that of its checkpoints; nil: they are in the run folder.
+---@param run string
+---@return string?
+function core.recorded_checkpoints(run) end
 ---An error when parameters that checkpoints leave out have other values than those of that digest; 0: not known.
 ---@param unsaved number
 ---@param parameters Parameter[]

@@ -115,8 +115,9 @@ table.insert(package.loaders, find_model)
 -- Behind the library and before files: a recipe called resnet.lua is not the module "resnet" that it requires.
 table.insert(package.loaders, 3, function(name)
   local file, params = package.searchpath(name, package.path), package.loaded["mslua.params"]
-  local base = params and params.state().base
-  for _, recipe in pairs { core.options.file, base and base.from } do
+  local recipes = params and core.options.file and params.recipes_of(core.options.file, params.state().base) or {}
+  recipes[#recipes + 1] = core.options.file
+  for _, recipe in ipairs(recipes) do
     if file == recipe or file == "./" .. recipe then return find_model(name) end
   end
 end)

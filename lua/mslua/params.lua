@@ -185,21 +185,58 @@ function M.params(...)
   })
 end
 
---- The path on which `require` finds the neighbours of a recipe, then what package.path has.
----@param recipe? string
+-- Where `require` looks for the neighbours of a recipe.
+local function beside(recipe)
+  local folder = recipe:match "^(.*)/" or "."
+  return folder .. "/?.lua;" .. folder .. "/?/init.lua"
+end
+
+-- The path of `file`, which is relative to `folder`; `folder` is "" or ends with "/". Each "../" of the file takes a
+-- name off the folder.
+local function join(folder, file)
+  while file:sub(1, 3) == "../" do
+    local above, name = folder:match "^(.-)([^/]+)/$"
+    if not name or name == "." or name == ".." then break end
+    folder, file = above, file:sub(4)
+  end
+  return folder .. file
+end
+
+--- Where the recipe that a written configuration came from may lie, in the order to look there: from the folders that
+--- the configuration names, then from the current folder.
+---@param config string the configuration's file
+---@param base {from: string?, folders: string[]?} of the configuration
+---@return string[]
+function M.recipes_of(config, base)
+  local paths, from = {}, base.from
+  if not from then return paths end
+  for _, folder in ipairs(from:sub(1, 1) ~= "/" and base.folders or {}) do
+    local path = folder .. "/" .. from
+    paths[#paths + 1] = folder:sub(1, 1) == "/" and path or join(config:match "^(.*/)" or "", path)
+  end
+  paths[#paths + 1] = from
+  return paths
+end
+
+--- The path on which `require` finds the neighbours of the recipe that a written configuration came from.
+---@param config string the configuration's file
+---@param base {from: string?, folders: string[]?} of the configuration
 ---@return string
-function M.path_beside(recipe)
-  local folder = recipe and recipe:match "^(.*)/" or "."
-  return folder .. "/?.lua;" .. folder .. "/?/init.lua;" .. package.path
+function M.path_of(config, base)
+  local templates = {}
+  for i, recipe in ipairs(M.recipes_of(config, base)) do templates[i] = beside(recipe) end
+  templates[#templates + 1] = package.path
+  return table.concat(templates, ";")
 end
 
 --- What a written configuration starts from; its first line calls this (Recipe:config_text).
---- `from`: the recipe it came from, whose neighbours `require` finds.
----@param base {params: table?, leaves: table?, from: string?, origins: table<string, string>?}
+--- `from`: the recipe it came from, whose neighbours `require` finds. `folders`: what a relative `from` is relative to,
+--- which training adds (train/run_config.h).
+---@param base {params: table?, leaves: table?, from: string?, folders: string[]?, origins: table<string, string>?}
 function M.resolved(...)
   local base = arity.take("resolved", 1, ...)
   state.base = base
-  package.path = M.path_beside(base.from)
+  package.path = M.path_of(core.options.file or "", base)
 end
 
 --- What was declared and set: for ms.recipe, `recipes show` and the run folder's config.lua.

@@ -8,6 +8,7 @@ local context = require "mslua.context"
 local core = require "mslua.core"
 local dtypes = require "mslua.dtypes"
 local errors = require "mslua.errors"
+local files = require "mslua.files"
 local frames = require "mslua.frames"
 local literal = require "mslua.literal"
 local locate = require "mslua.locate"
@@ -207,7 +208,7 @@ local function apply_overrides(values)
   local state, origins = params.state(), {}
   params.check_preset()
   for _, path in ipairs(errors.names(state.base.leaves or {})) do
-    put(values, path, state.base.leaves[path])
+    put(values, path, copy(state.base.leaves[path]))
     origins[path] = "config"
   end
   for _, entry in ipairs(state.leaves) do
@@ -272,15 +273,27 @@ local function read_modules(source, path, own)
   return modules
 end
 
+-- Where the recipe of a written configuration is (Recipe:config_text), read without running any of it; {} for another
+-- file.
+local function base_of(source)
+  local head, base = source:match '^require%("mslua%.params"%)%.resolved ([^\n]*)', {}
+  if not head then return base end
+  base.from, base.folders = head:match 'from = "([^"]*)"', {}
+  for folder in (head:match '^{folders = {([^}]*)}' or ""):gmatch '"([^"]*)"' do
+    base.folders[#base.folders + 1] = folder
+  end
+  return base
+end
+
 --- Reads a recipe's file, and those of the modules that it requires by name, for a process that will not be able to
 --- open files any more.
 ---@param path string
 function M.read_ahead(path)
   sources[path] = M.source(path)
   if not sources[path] then return end
-  local from = sources[path]:match '^require%("mslua%.params"%)%.resolved .-from = "([^"\n]*)"'  -- Recipe:config_text
-  local modules = read_modules(sources[path], from and params.path_beside(from) or package.path,
-    { [path] = true, ["./" .. path] = true, [from or path] = true, ["./" .. (from or path)] = true })
+  local base, own = base_of(sources[path]), { [path] = true, ["./" .. path] = true }
+  for _, recipe in ipairs(params.recipes_of(path, base)) do own[recipe], own["./" .. recipe] = true, true end
+  local modules = read_modules(sources[path], params.path_of(path, base), own)
   -- Where the loader of files is: behind the library.
   table.insert(package.loaders, 4, function(name)
     local module = modules[name]
@@ -506,6 +519,20 @@ function Recipe:make_steps(steps)
   return list
 end
 
+-- What a written configuration begins with.
+local function head_of(base) return ('require("mslua.params").resolved %s '):format(literal.write(base)) end
+
+-- The file of the recipe as it is seen from the current folder. Of a written configuration: of the recipe that the
+-- configuration came from.
+local function file_of_recipe()
+  local config, base = core.options.file, params.state().base
+  if not base.from or core.library_recipe(base.from) then return base.from or config end
+  for _, path in ipairs(params.recipes_of(config, base)) do
+    if files.is_file(path) then return path end
+  end
+  return base.from
+end
+
 --- The text of a file that trains exactly this again: what was overridden on its first line, then the recipe.
 ---@return string
 function Recipe:config_text()
@@ -518,8 +545,10 @@ function Recipe:config_text()
   local origins = {}  -- for who reads the file
   for name, origin in pairs(params.state().origins) do origins[name] = origin end
   for path, origin in pairs(self.origins) do origins[path] = origin end
-  local base = { params = params.state().values, leaves = leaves, from = core.options.file, origins = origins }
-  return ('require("mslua.params").resolved %s '):format(literal.write(base)) .. (M.source(core.options.file) or "")
+  local source, earlier = M.source(core.options.file) or "", head_of(params.state().base)
+  if source:sub(1, #earlier) == earlier then source = source:sub(#earlier + 1) end  -- its values are in `base`
+  local base = { params = params.state().values, leaves = leaves, from = file_of_recipe(), origins = origins }
+  return head_of(base) .. source
 end
 
 return M

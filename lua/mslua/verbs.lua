@@ -302,11 +302,12 @@ local function json_of(v)
   return "[" .. table.concat(items, ", ") .. "]"
 end
 
--- Where `last` and `best` are for who only reads them: in the recipe's own directory, or in the run folder whose
--- config.lua the recipe is; nil: in the last run.
+-- Where `last` and `best` are for who only reads them: where the run saved them whose config.lua the recipe is, else in
+-- the recipe's own directory; nil: in the last run.
 local function checkpoint_directory(recipe)
   local own, run = recipe.checkpoint and recipe.checkpoint.directory, own_run()
-  return own or run and run .. "ckpt" or nil
+  local recorded = run and core.recorded_checkpoints(run == "" and "." or run:sub(1, -2))
+  return recorded or own or run and run .. "ckpt" or nil
 end
 
 -- Gives the network the weights that --ckpt names, and says which they are; gives their step.

@@ -75,6 +75,25 @@ check.case("a written configuration is the same training", function()
   check.equal(load(r:config_text(), { "lr=0.25" }).optimizer.schedule.value, 0.25)
 end)
 
+check.case("a written configuration of a written configuration has the values of both", function()
+  local first = load(load(body(), { "lr=0.5", "train.epochs=3" }):config_text(), { "train.epochs=4" })
+  local text = first:config_text()
+  local second = load(text)
+  check.equal({ second.optimizer.schedule.value, second.train.epochs }, { 0.5, 4 })
+  check.equal(second:config_text():match "\n.*", text:match "\n.*")
+end)
+
+check.case("a written configuration names the places of its recipe", function()
+  local function recipes_of(config, folders)
+    return params.recipes_of(config, { from = "r/c.lua", folders = folders })
+  end
+  local folders = { "../..", "/data/u" }
+  check.equal(recipes_of("runs/a/config.lua", folders), { "r/c.lua", "/data/u/r/c.lua", "r/c.lua" })
+  check.equal(recipes_of("../p/runs/a/config.lua", folders), { "../p/r/c.lua", "/data/u/r/c.lua", "r/c.lua" })
+  check.equal(recipes_of("config.lua", folders), { "../../r/c.lua", "/data/u/r/c.lua", "r/c.lua" })
+  check.equal(recipes_of("runs/a/config.lua"), { "r/c.lua" })
+end)
+
 check.case("a key at the wrong place, one callback", function()
   check.fails("unknown key 'accumulate_steps': it belongs to train = { accumulate_steps = ... }",
     function() load(body "accumulate_steps = 2,") end)

@@ -28,6 +28,16 @@ expect "mpirun --backend native" 0 "rank 0 of 2 (Open MPI), native"
 run "$mslua" train "$recipe" -n 2 --backend mpi
 expect "--backend mpi without mpirun" 4 "the back end mpi needs ranks that mpirun started"
 count "--backend mpi without mpirun" 1 "mslua: error["
+# A cause that comes before the ranks have met is printed once too.
+run "$mslua" train "$recipe" -n 2 --iface nosuch0
+expect "no such interface" 4 "no network interface matches 'nosuch0'"
+count "no such interface" 1 "mslua: error"
+run "$mslua" train "$recipe" -n 2 --tls missing.json
+expect "no TLS configuration" 10 "TLS configuration missing.json: No such file"
+count "no TLS configuration" 1 "mslua: error"
+run env MSLUA_CUDA_LIBRARIES=/nowhere "$mslua" train "$recipe" -n 2 --device cuda
+expect "no such device" 4 "mslua: error[4] rank "
+count "no such device" 1 "mslua: error"
 
 run "$mslua" train "$recipe" -n 2 sequence=1
 expect "a sequence" 0 "every rank runs the iterator whole"

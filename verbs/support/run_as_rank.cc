@@ -115,6 +115,15 @@ Status AllowRanks(const cli::CommandLine& command, Job* job) {
   return job->AllowRanks(least, most, /*recipe=*/false);
 }
 
+// Ends this rank's part of the job and gives the exit code. After a failure it ends the process (Job::Finish).
+int EndRank(Job* job, const Status& outcome, int code, Groups* groups) {
+  const int last = job->Finish(outcome, code, groups);
+  std::fflush(stdout);
+  job->EndInOrder();
+  if (last != kExitOk) _exit(last);
+  return last;
+}
+
 int RunInJob(const cli::CommandLine& command, SessionOptions options, Joins joins, const Identity& identity,
              absl::FunctionRef<StatusOr<int>(Session&)> work) {
   JobOptions job_options;
@@ -132,6 +141,8 @@ int RunInJob(const cli::CommandLine& command, SessionOptions options, Joins join
     options.ranks = identity.size;
   }
   auto made = OpenSession(std::move(options));
+  if (!made.ok() && identity.source == Identity::Source::kLauncher)  // which prints once what all its ranks fail with
+    return EndRank(&job, made.status(), ExitCodeOf(made.status()), nullptr);
   if (!made.ok()) return Report(made.status());
   Session& session = **made;
   session.job = &job;
@@ -163,11 +174,7 @@ int RunInJob(const cli::CommandLine& command, SessionOptions options, Joins join
     job.EndInOrder();
     return result.ok() || asked ? code : Report(result.status(), code);
   }
-  const int last = job.Finish(asked ? absl::OkStatus() : result.status(), code, session.groups());
-  std::fflush(stdout);
-  job.EndInOrder();
-  if (last != kExitOk) _exit(last);
-  return last;
+  return EndRank(&job, asked ? absl::OkStatus() : result.status(), code, session.groups());
 }
 
 // Whether only the script can say how the scheduler's connections are secured (set_ps_context).

@@ -49,7 +49,7 @@ Json CurveJson(const std::map<int64_t, double>& curve, size_t most, double base 
 
 // Name, type and shape of each tensor in the newest checkpoint of the run, or why there is none.
 Json TensorsOf(const std::string& folder) {
-  const auto all = checkpoint::ListCheckpoints(absl::StrCat(folder, "/", kRunCheckpoints));
+  const auto all = checkpoint::ListCheckpoints(checkpoint::CheckpointsOfRun(folder));
   if (!all.ok() || all->empty()) return "The run folder has no checkpoint, so its tensors are not known.";
   const auto text = ReadFile(absl::StrCat(all->front().path, "/MANIFEST.json"), 64 << 20);
   JsonLimits limits;
