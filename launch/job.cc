@@ -42,6 +42,7 @@
 #include "core/json/json.h"
 #include "launch/stopped_ranks.h"
 #include "launch/this_host.h"
+#include "rendezvous/handshake.h"
 #include "rendezvous/job_secret.h"
 #include "rendezvous/local_meeting.h"
 #include "rendezvous/restart_policy.h"
@@ -55,8 +56,10 @@ using Source = Identity::Source;
 
 constexpr absl::Duration kGoodbye = absl::Milliseconds(500);  // for the main thread to end by itself
 constexpr absl::Duration kNews = absl::Seconds(3);            // between lines of a rank that waits
-constexpr absl::Duration kFirstCause = absl::Seconds(2);      // for the scheduler to see what a rank's end was
-constexpr absl::Duration kLastLeave = absl::Seconds(5);       // from the first rank's end to the last one's
+// Of a process that waits for the job's secret: for a connection to the scheduler, for its answer, between questions.
+constexpr absl::Duration kConnects = absl::Milliseconds(100), kAnswers = absl::Seconds(1), kQuestion = absl::Seconds(1);
+constexpr absl::Duration kFirstCause = absl::Seconds(2);  // for the scheduler to see what a rank's end was
+constexpr absl::Duration kLastLeave = absl::Seconds(5);   // from the first rank's end to the last one's
 // Rank 0 may write a checkpoint or print for hours after the others have finished; who dies is seen at once.
 constexpr absl::Duration kEndLimit = absl::Hours(24 * 30);
 
@@ -71,11 +74,23 @@ StatusOr<std::string> DefaultSecretFile(const Endpoint& scheduler) {
   return absl::StrCat(folder, "/secret");
 }
 
-// The job's secret for a process that does not run the scheduler. Waits until there is one.
-StatusOr<std::string> AwaitSecret(const Identity& identity, const Endpoint& scheduler) {
+// PermissionDenied, with the scheduler's reason: it refuses this process, whatever secret that has. OK: it does not, or
+// nobody answers there.
+Status AskScheduler(const Endpoint& scheduler) {
+  const auto socket = ConnectTcp(scheduler, MonotonicNow() + kConnects);
+  const Status asked = socket.ok() ? AskWithoutSecret(*socket, MonotonicNow() + kAnswers) : absl::OkStatus();
+  if (!absl::IsPermissionDenied(asked)) return absl::OkStatus();
+  return WithCause(Annotate(asked, absl::StrCat("scheduler at ", ToString(scheduler))), {-1, kExitSecurity});
+}
+
+// The job's secret for a process that does not run the scheduler. Waits until there is one. A scheduler with TLS makes
+// none, so that a process without (`tls` is false) asks it.
+StatusOr<std::string> AwaitSecret(const Identity& identity, const Endpoint& scheduler, bool tls) {
   std::string path = identity.secret_file;
   const bool given = !path.empty();
-  if (!given && (identity.source != Source::kCluster || !IsOwnAddress(scheduler.host))) {
+  const bool elsewhere = !given && (identity.source != Source::kCluster || !IsOwnAddress(scheduler.host));
+  if (elsewhere && !tls) RETURN_IF_ERROR(AskScheduler(scheduler));
+  if (elsewhere) {
     return absl::PermissionDeniedError(absl::StrCat(
         "ranks of several hosts meet at ", ToString(scheduler), ", and each has to prove that it knows the ",
         "job's secret; fix: set ", kJobSecretVariable, " to a file that this process can read (",
@@ -87,12 +102,16 @@ StatusOr<std::string> AwaitSecret(const Identity& identity, const Endpoint& sche
     ASSIGN_OR_RETURN(path, DefaultSecretFile(scheduler));
   }
   const MonotonicTime deadline = MonotonicNow() + absl::Seconds(identity.meeting_timeout_s);
-  MonotonicTime next_news = MonotonicNow() + kNews;
+  MonotonicTime next_news = MonotonicNow() + kNews, next_question = MonotonicNow();
   while (true) {
     // Without a variable the file is its scheduler's, which may have been killed.
     const bool held = given || IsHeld(path.substr(0, path.rfind('/')));
     const auto secret = held ? ReadJobSecret(path) : absl::NotFoundError(absl::StrCat("no scheduler holds ", path));
     if (!absl::IsNotFound(secret.status())) return secret;
+    if (!tls && MonotonicNow() >= next_question) {
+      RETURN_IF_ERROR(AskScheduler(scheduler));
+      next_question = MonotonicNow() + kQuestion;
+    }
     if (MonotonicNow() >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat("the job's secret is not there after ",
                                                       absl::FormatDuration(absl::Seconds(identity.meeting_timeout_s)),
@@ -295,7 +314,7 @@ Status Job::Meet() {
   if (schedules && !identity_.secret_file.empty()) {
     ASSIGN_OR_RETURN(secret_, MakeGivenSecret(identity_.secret_file));
   } else if (tls_ == nullptr || !identity_.secret_file.empty()) {
-    ASSIGN_OR_RETURN(secret_, AwaitSecret(identity_, identity_.meeting));
+    ASSIGN_OR_RETURN(secret_, AwaitSecret(identity_, identity_.meeting, tls_ != nullptr));
   }
   if (schedules) RETURN_IF_ERROR(StartScheduler("", identity_.meeting).status());
   return MeetAt(identity_.meeting, node_id);
@@ -487,7 +506,7 @@ Status Job::MeetThrough(Communicator& world, bool needed) {
   if (!OnOneHost() && rank_ != 0) {
     secret_ = secret.data();
     if (secret_.empty()) {
-      ASSIGN_OR_RETURN(secret_, AwaitSecret(identity_, endpoint));
+      ASSIGN_OR_RETURN(secret_, AwaitSecret(identity_, endpoint, tls_ != nullptr));
     }
   }
   return MeetAt(endpoint, absl::StrCat(rank_));

@@ -67,15 +67,22 @@ StatusOr<ControlMessage> Receive(Socket& socket, Seal& seal, MonotonicTime deadl
   return DecodeControl(all.substr(0, message));
 }
 
+// What `dialler` is to send after the acceptor's challenge.
+template <class Socket>
+StatusOr<ControlMessage> Begin(Socket& socket, Dialler* dialler, MonotonicTime deadline) {
+  Seal none;
+  ASSIGN_OR_RETURN(const ControlMessage start, dialler->Start());
+  RETURN_IF_ERROR(SendAll(socket, EncodeControl(start), deadline));
+  ASSIGN_OR_RETURN(const ControlMessage challenge, Receive(socket, none, deadline));
+  return dialler->Prove(challenge);
+}
+
 template <class Socket>
 StatusOr<Seals> AuthenticateBy(Socket& socket, const std::string& secret, const ConnectionUse& use,
                                MonotonicTime deadline) {
   Dialler dialler(secret, use);
   Seal none;
-  ASSIGN_OR_RETURN(const ControlMessage start, dialler.Start());
-  RETURN_IF_ERROR(SendAll(socket, EncodeControl(start), deadline));
-  ASSIGN_OR_RETURN(const ControlMessage challenge, Receive(socket, none, deadline));
-  ASSIGN_OR_RETURN(const ControlMessage proof, dialler.Prove(challenge));
+  ASSIGN_OR_RETURN(const ControlMessage proof, Begin(socket, &dialler, deadline));
   RETURN_IF_ERROR(SendAll(socket, EncodeControl(proof), deadline));
   ASSIGN_OR_RETURN(const ControlMessage verdict, Receive(socket, none, deadline));
   return dialler.Finish(verdict);
@@ -175,6 +182,11 @@ StatusOr<Seals> Authenticate(const Fd& socket, const std::string& secret, const 
 StatusOr<Seals> Authenticate(Stream& stream, const std::string& secret, const ConnectionUse& use,
                              MonotonicTime deadline) {
   return AuthenticateBy(stream, stream.Bound(secret), use, deadline);
+}
+
+Status AskWithoutSecret(const Fd& socket, MonotonicTime deadline) {
+  Dialler dialler("", ConnectionUse());
+  return Begin(socket, &dialler, deadline).status();
 }
 
 }  // namespace mslua

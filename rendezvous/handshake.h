@@ -103,6 +103,11 @@ StatusOr<Seals> Authenticate(const Fd& socket, const std::string& secret, const 
 StatusOr<Seals> Authenticate(Stream& stream, const std::string& secret, const ConnectionUse& use,
                              MonotonicTime deadline);
 
+// Begins as Authenticate does and ends before the proof, on a socket that is to be closed then: a process that does not
+// know the secret yet learns whether it is refused. PermissionDenied: it is, with the acceptor's reason. Other errors
+// as those of Authenticate.
+Status AskWithoutSecret(const Fd& socket, MonotonicTime deadline);
+
 // One message from a socket, with its tag.
 StatusOr<ControlMessage> ReceiveControl(const Fd& socket, Seal& seal, MonotonicTime deadline);
 StatusOr<ControlMessage> ReceiveControl(Stream& stream, Seal& seal, MonotonicTime deadline);

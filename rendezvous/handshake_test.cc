@@ -166,5 +166,28 @@ TEST(Authenticate, OverASocket) {
   EXPECT_EQ(message->fields.at("a"), "b");
 }
 
+TEST(Authenticate, WithoutTheSecretARefusalIsHeard) {
+  for (const char* reason : {"", "it speaks no TLS"}) {
+    int ends[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    const Fd one(ends[0]), other(ends[1]);
+    Status asked = absl::UnknownError("");
+    const MonotonicTime deadline = MonotonicNow() + absl::Seconds(30);
+    std::thread asking([&] { asked = AskWithoutSecret(one, deadline); });
+    Acceptor acceptor(kSecret, [&](const ConnectionUse&) { return reason; });
+    Seal none;
+    const auto message = ReceiveControl(other, none, deadline);
+    if (message.ok()) SendAll(other, EncodeControl(acceptor.Answer(*message)), deadline).IgnoreError();
+    asking.join();
+    ASSERT_TRUE(message.ok()) << message.status();
+    if (*reason == 0) {
+      EXPECT_TRUE(asked.ok()) << asked;
+    } else {
+      EXPECT_TRUE(absl::IsPermissionDenied(asked)) << asked;
+      EXPECT_THAT(std::string(asked.message()), HasSubstr(reason));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mslua

@@ -30,6 +30,20 @@ def test_commands():
     check("an observer cannot pause", code == 2 and "take the writer lock" in text, text)
     text, code = attach(".puase")
     check("a wrong command is corrected", code == 2 and "did you mean 'pause'" in text, text)
+    text, code = attach("20 + 1", "?ops.relu", "ms.run.status().phase", ".timer on", ".mode json", ".status",
+                        ".output answers.txt", ".status", ".output", " .tail 1", ".help", ".detach", ".nothing",
+                        rw=False)
+    with open(os.path.join(ROOT, "answers.txt"), encoding="utf-8") as answers:
+        written = json.load(answers)
+    check("-e takes what the prompt takes", code == 0 and text.startswith("21\n") and "relu" in text and
+          text.count('"phase"') == 1 and "phase" in written and ".detach" in text, text)
+    text, code = attach("error 'not here'", ".status", rw=False)
+    check("Lua that fails is the last",
+          code == 2 and "mslua: error: stdin:1: not here" in text and " run" not in text, text)
+    for line in ("20 + 1", ".mode csv", ".quit"):
+        text, code = attach(line, rw=False, more=["--json"])
+        check("--json takes commands of the job", code == 2 and
+              "--json takes commands of the job, got -e '%s'" % line in text, text)
     answers = attach_json(".pause", ".status", ".step 3", ".stat w", ".set lr=0.5", ".step", ".resume")
     steps = [a["answer"].get("step") for a in answers if isinstance(a["answer"], dict) and "step" in a["answer"]]
     check("pause, step, resume", len(answers) == 7 and all(a["ok"] for a in answers), answers)

@@ -79,6 +79,7 @@ bool Loop::Take(const std::string& line, std::string* pending) {
 
 void Loop::Error(absl::string_view message) {
   ++errors_;
+  if (extension_.report) return extension_.report(message);
   std::fflush(stdout);
   std::fprintf(stderr, "%s\n", std::string(message).c_str());
 }

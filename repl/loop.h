@@ -29,6 +29,8 @@ class Loop {
     std::function<std::vector<std::string>(const Status& own)> end;
     std::string help;                // appended to .help
     std::vector<std::string> lines;  // run instead of those of the input, until one fails
+    // Prints an error; null: on standard error, as it is.
+    std::function<void(absl::string_view message)> report;
   };
 
   Loop(Session& session, Extension extension);

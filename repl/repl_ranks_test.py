@@ -86,6 +86,9 @@ def test_commands():
     check("a command that fails is the last", out == "1\n" and "no" in err and code == 1, f"{out}{err}{code}")
     out, err, code = repl(["-e", "for i = 1, 2 do"], [])
     check("an unfinished command says so", "-e: the statement is not complete: for i" in err and code == 1, err)
+    out, err, code = repl(["recipe.lua", "-e", ".help", "-e", ".reload", "-e", "1"], [])
+    check("-e .reload says that it is the prompt's", ".reload  " in out and not out.endswith("1\n") and code == 1 and
+          ".reload works only at the prompt, got -e .reload" in err, f"{out}{err}{code}")
     out, err, code = repl(["-n", "2", "-e", "ops.AllReduce()(ms.ones {2})", "-e", "@1 6 * 7"], ["not read"])
     check("-e runs on all ranks", "[2., 2.]" in out and "[rank 1] 42" in out and code == 0, out + err)
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -86,7 +87,17 @@ bool ComeBack(Connection& connection, Wishes* wishes, const std::function<void(c
   return true;
 }
 
-int Interactive(Connection& connection, Session& session, bool rw) {
+// Commands that this program carries out, besides those of the REPL.
+constexpr const char* kOwnCommands[] = {".detach", ".mode", ".output"};
+
+// With --rw: the lock, before the first command.
+Status TakeLock(Connection& connection, bool rw) {
+  return rw ? connection.Call(".rw", false).status() : absl::OkStatus();
+}
+
+// The prompt, or the lines of -e, which take the same commands.
+int RunLoop(Connection& connection, Session& session, bool rw, std::vector<std::string> lines) {
+  const bool prompt = lines.empty();
   Wishes wishes;
   repl::Output output;
   const auto send = [&](absl::string_view line) -> Status {
@@ -109,10 +120,11 @@ int Interactive(Connection& connection, Session& session, bool rw) {
   };
   extension.command = [&](absl::string_view line) -> Status {
     if (line == ".detach") return absl::CancelledError("");
-    return send(line);
+    const Status sent = send(line);
+    return sent.ok() || prompt ? sent : Status(sent.code(), absl::StrCat(line, ": ", sent.message()));
   };
   for (const auto& def : endpoint::Commands()) extension.commands.push_back("." + def.name);
-  for (const char* own : {".detach", ".mode", ".output"}) extension.commands.emplace_back(own);
+  for (const char* own : kOwnCommands) extension.commands.emplace_back(own);
   extension.help = absl::StrCat(endpoint::CommandHelp(), repl::AttachHelp());
   extension.parameters = [&] {
     std::vector<std::string> names;
@@ -122,12 +134,18 @@ int Interactive(Connection& connection, Session& session, bool rw) {
     return names;
   };
   extension.background = {connection.fd(), [&] { return connection.Poll() || ComeBack(connection, &wishes, note); }};
+  if (!prompt) extension.report = [](absl::string_view message) { Report(absl::InvalidArgumentError(message)); };
+  extension.lines = std::move(lines);
   repl::Loop loop(session, std::move(extension));
   note = [&](const std::string& line) { loop.Note(line); };
   connection.on_event = [&](const std::string& line) {
     wishes.Happened(line);
     loop.Note(Printable(line));
   };
+  if (!prompt) {
+    if (const Status taken = TakeLock(connection, rw); !taken.ok()) return Report(taken);
+    return loop.Run() == 0 ? kExitOk : kExitUsage;
+  }
   const auto& g = connection.greeting();
   std::printf("attached to %s %s (%s %s, started %s, %s; .help, Ctrl-D detaches)\n", g.at("job").c_str(),
               Printable(g.at("name")).c_str(), g.at("ranks").c_str(), g.at("ranks") == "1" ? "rank" : "ranks",
@@ -144,18 +162,31 @@ int Interactive(Connection& connection, Session& session, bool rw) {
   return kExitOk;
 }
 
+// Lines whose answers are objects: the job's commands alone.
+Status CheckJsonLines(const std::vector<std::string>& lines) {
+  for (const std::string& line : lines) {
+    const std::string name = line.substr(0, line.find(' '));
+    const bool lua = line[0] != '.' && line[0] != '@';
+    const bool own = std::find(std::begin(kOwnCommands), std::end(kOwnCommands), name) != std::end(kOwnCommands) ||
+                     name == ".timer" || name == ".quit" || name == ".exit";
+    if (lua || own)
+      return absl::InvalidArgumentError(
+          absl::StrCat("attach: --json takes commands of the job, got -e '", line, "': leave --json out"));
+  }
+  return absl::OkStatus();
+}
+
 int RunAttach(const cli::CommandLine& command) {
-  if (command.Bool("json") && !command.Given("e"))
+  const bool json = command.Bool("json"), rw = command.Bool("rw");
+  const std::vector<std::string> lines = command.Strings("e");
+  if (json && lines.empty())
     return Report(absl::InvalidArgumentError("attach: --json needs -e CMD; at the prompt, .mode json"));
+  if (const Status objects = json ? CheckJsonLines(lines) : absl::OkStatus(); !objects.ok()) return Report(objects);
   auto connection = AttachTo(command);
   if (!connection.ok()) return Report(connection.status(), kExitEnvironment);
-  const std::vector<std::string> lines = command.Strings("e");
-  if (!lines.empty()) {
-    if (command.Bool("rw")) {
-      const auto taken = (*connection)->Call(".rw", false);
-      if (!taken.ok()) return Report(taken.status());
-    }
-    return RunCommands(**connection, lines, command.Bool("json"));
+  if (json) {
+    if (const Status taken = TakeLock(**connection, rw); !taken.ok()) return Report(taken);
+    return RunCommands(**connection, lines, true);
   }
   SessionOptions options;
   options.verb = "repl";
@@ -163,7 +194,7 @@ int RunAttach(const cli::CommandLine& command) {
   if (!session.ok()) return Report(session.status());
   const Status opened = (*session)->RunText("ms = require 'mslua' nn, ops = ms.nn, ms.ops", "=mslua/repl");
   if (!opened.ok()) return Report(opened);
-  return Interactive(**connection, **session, command.Bool("rw"));
+  return RunLoop(**connection, **session, rw, lines);
 }
 
 }  // namespace

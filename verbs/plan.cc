@@ -44,7 +44,8 @@ struct Section {
   std::vector<std::string> columns;
   std::vector<std::vector<std::string>> rows;
   std::string summary;
-  int stage = -1;  // of the pipeline; -1: of no stage in particular
+  int stage = -1;              // of the pipeline; -1: of no stage in particular
+  std::string explained = "";  // the operator that its rows are of; empty: of none in particular
 };
 
 std::string Bytes(int64_t bytes) {
@@ -119,6 +120,7 @@ void PrintJson(const Section& s) {
   for (const auto& row : s.rows) {
     std::string out = absl::StrCat("{\"section\": ", JsonString(s.name));
     if (s.stage >= 0) absl::StrAppend(&out, ", \"stage\": ", s.stage);
+    if (!s.explained.empty()) absl::StrAppend(&out, ", \"operator\": ", JsonString(s.explained));
     for (size_t i = 0; i < row.size(); ++i) {
       const bool number = !row[i].empty() && row[i].find_first_not_of("0123456789") == std::string::npos;
       absl::StrAppend(&out, ", ", JsonString(s.columns[i]), ": ", number ? row[i] : JsonString(row[i]));
@@ -305,6 +307,7 @@ StatusOr<Section> Explained(GlobalView& view, const ShardReport& report, const S
           {a.strategy, Milliseconds(a.seconds), absl::StrCat(a.memory),
            a.strategy == o.strategy ? "chosen" : absl::StrFormat("%+.2f %%", (a.seconds / report.seconds - 1) * 100)});
   }
+  s.explained = o.name;
   s.summary = absl::StrCat(o.strategy, ", ", Milliseconds(report.seconds), " ms a step");
   return s;
 }

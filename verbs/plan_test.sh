@@ -119,6 +119,11 @@ has "constants  *default"
 expect 2 "$(grep -c "other strategies of Net/MatMul:[0-9]*: ((2,4),(4,1)), " out.txt)"
 has "((2,4),(4,1)) .* chosen"
 has "((8,1),(1,1)) "
+# A line of JSON says which of the operators it is of.
+"$mslua" plan quickstart -n 8 --explain Net/MatMul --json > explained.json
+sed -n 's/.*"section": "explain", "operator": "\(Net\/MatMul:[0-9]*\)", "strategy": .*/\1/p' explained.json > out.txt
+expect "$(wc -l < explained.json)" "$(wc -l < out.txt)"
+expect 2 "$(uniq out.txt | wc -l)"
 "$mslua" plan quickstart -n 8 --json > out.txt
 has '"section": "operators", "operator": "Net/ReLU:[0-9]*", "strategy": "((2,4))"'
 has '"section": "parameters", "name": "'

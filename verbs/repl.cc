@@ -42,13 +42,14 @@ StatusOr<int> RunSession(const cli::CommandLine& command, bool* again) {
   extension.lines = command.Strings("e");
   const bool prompt = extension.lines.empty();
   *again = false;
-  if (recipe && prompt) {
+  if (recipe) {
     extension.help = repl::RecipeHelp();
     extension.commands = {".reload"};
-    extension.command = [again](absl::string_view line) -> Status {
-      *again = line == ".reload";
-      if (*again) return absl::CancelledError("");
-      return absl::NotFoundError(absl::StrCat("unknown command ", line, " (.help lists them)"));
+    extension.command = [again, prompt](absl::string_view line) -> Status {
+      if (line != ".reload") return absl::NotFoundError(absl::StrCat("unknown command ", line, " (.help lists them)"));
+      if (!prompt) return absl::FailedPreconditionError(".reload works only at the prompt, got -e .reload");
+      *again = true;
+      return absl::CancelledError("");
     };
   }
   return CodeOf(repl::Loop(*session, std::move(extension)).Run(), prompt);

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 #include "core/kernels/dispatch.h"
+#include "core/kernels/simd/softmax.h"
 #include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/op/marks.h"
@@ -23,6 +24,7 @@ constexpr int64_t kColumns = 256;  // side by side that one thread adds up
 // all (`_rows`): an index of another part's row gives zero, so that the parts' results add up to the whole.
 struct Lanes {
   int64_t outer, rows, inner, count, begin, all;
+  bool labels;
 
   Lanes(const Attrs& attrs, const Shape& table, const Shape& indices) {
     const int64_t axis = attrs.Int("axis");
@@ -32,13 +34,21 @@ struct Lanes {
     count = indices[axis];
     begin = mark::kFirstRow.GetOr(attrs, 0);
     all = mark::kRows.GetOr(attrs, rows);
+    labels = attrs.Has("labels") && attrs.Bool("labels");
   }
 };
+
+// OutOfRange where an index is not in [0, all); of labels, the error that a loss gives for one, with its record.
+Status Check(const Lanes& l, const TensorView& indices) {
+  if (!l.labels) return CheckIndices(indices, l.all, "index");
+  constexpr int64_t kIgnored = 0;  // no label is ignored: this one is a class
+  return CheckLabels(indices.type.dtype, indices.data, indices.type.elements(), l.all, kIgnored);
+}
 
 Status Gather(const OpCall& c) {
   const Lanes l(c.attrs, c.inputs[0].type.shape, c.inputs[1].type.shape);
   const TensorView& indices = c.inputs[1];
-  RETURN_IF_ERROR(CheckIndices(indices, l.all, "index"));
+  RETURN_IF_ERROR(Check(l, indices));
   DispatchDType(c.inputs[0].type.dtype, [&](auto zero) {
     using T = decltype(zero);
     const T* x = c.inputs[0].as<T>();
@@ -76,7 +86,7 @@ void ScatterLanes(const Lanes& l, const TensorView& indices, const T* updates, T
 
 Status Scatter(const OpCall& c) {
   const Lanes l(c.attrs, c.outputs[0].type.shape, c.inputs[0].type.shape);
-  RETURN_IF_ERROR(CheckIndices(c.inputs[0], l.all, "index"));
+  RETURN_IF_ERROR(Check(l, c.inputs[0]));
   DispatchDType(c.outputs[0].type.dtype, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (!std::is_same_v<T, bool>) ScatterLanes(l, c.inputs[0], c.inputs[1].as<T>(), c.outputs[0].as<T>());
@@ -166,7 +176,7 @@ class LanesKernel : public Kernel {
         ScatterTo(l_, at, static_cast<const T*>(x), static_cast<T*>(b.outputs[0]), wrong);
     });
     if (!wrong) return absl::OkStatus();
-    return CheckIndices({indices_, const_cast<void*>(indices)}, l_.all, "index");
+    return Check(l_, {indices_, const_cast<void*>(indices)});
   }
 
  private:
@@ -203,6 +213,14 @@ DeviceProgram GatherOnDevice(const OpSpec& spec) {
   y0[i] = row >= 0 && row < rows ? x0[(o * rows + row) * inner + i % inner] : T{};
 )cuda")));
   return program;
+}
+
+// The error of Check for an index that a kernel on a device has found.
+Status GatherFault(const OpSpec& spec, const DeviceFault& fault) {
+  const Lanes l(spec.attrs, spec.inputs[0].shape, spec.inputs[1].shape);
+  if (l.labels) return WrongLabel(fault.at, spec.inputs[1].elements(), fault.value, l.all);
+  return IndexFault(
+      1, [&](const OpSpec&) { return l.all; }, "index")(spec, fault);
 }
 
 DeviceProgram ScatterOnDevice(const OpSpec& spec) {
@@ -286,7 +304,8 @@ MSLUA_OPERATOR(gather_d) {
       "Elements of x along `axis`, from 0: y[i][j] = x[index[i][j]][j] for axis 1 of two. index has the dimensions of "
       "x and its sizes but along the axis; y has the shape of index. An index outside x is an error.");
   op.Input("x").Input("index", TypeClass::kIndex).AllTypes();
-  op.Attr("axis", AttrKind::kAxis, int64_t{-1}, "the dimension that index counts in");
+  op.Attr("axis", AttrKind::kAxis, int64_t{-1}, "the dimension that index counts in")
+      .Attr("labels", AttrKind::kBool, false, "index has labels of records: an error names the record of a wrong one");
   op.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
     Shape want = in[0].shape;
     if (want.empty()) return absl::InvalidArgumentError("x should have at least 1 dimension");
@@ -314,10 +333,7 @@ MSLUA_OPERATOR(gather_d) {
   });
   op.Reference(Gather);
   op.Fast(OnePass(true));
-  op.OnDevice(
-      GatherOnDevice,
-      IndexFault(
-          1, [](const OpSpec& s) { return Lanes(s.attrs, s.inputs[0].shape, s.inputs[1].shape).all; }, "index"));
+  op.OnDevice(GatherOnDevice, GatherFault);
   op.AddSample({{{DType::kF32, {3, 4}}, {DType::kI32, {3, 2}}}});
   op.AddSample({{{DType::kF32, {2, 4, 5}}, {DType::kI64, {2, 3, 5}}}, {{"axis", int64_t{1}}}});
   return {op, ScatterD()};

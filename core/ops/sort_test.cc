@@ -109,7 +109,8 @@ TEST(GatherDTest, ElementsSumsAndWrongIndicesAreTheReferences) {
     }
     SetComputeThreads(i % 3 + 1);
     const Attrs along = {{"axis", static_cast<int64_t>(axis)}};
-    ExpectReference("gather_d", gather, along);
+    Attrs elements = along;
+    ExpectReference("gather_d", gather, elements.Set("labels", i % 16 > 7));
     if (t == DType::kBool) continue;
     scatter.emplace_back(TensorType{t, index});
     for (int64_t e = 0; e < scatter[1].type().elements(); ++e)
@@ -119,6 +120,25 @@ TEST(GatherDTest, ElementsSumsAndWrongIndicesAreTheReferences) {
     if (HasFailure()) break;
   }
   SetComputeThreads(1);
+}
+
+TEST(GatherDTest, AWrongLabelIsNamedWithItsRecord) {
+  std::vector<Memory> inputs;
+  inputs.emplace_back(TensorType{DType::kF32, {3, 5}});
+  inputs.emplace_back(TensorType{DType::kI32, {3, 1}});
+  for (int64_t i = 0; i < 15; ++i) StoreDouble(DType::kF32, inputs[0].data(), i, 0);
+  for (int64_t i = 0; i < 3; ++i) StoreDouble(DType::kI32, inputs[1].data(), i, i == 2 ? 7 : 0);
+  const auto call = testing::MakeCall(*Operators().Find("gather_d"), {inputs[0].type(), inputs[1].type()},
+                                      {{"axis", int64_t{1}}, {"labels", true}});
+  ASSERT_TRUE(call.ok()) << call.status();
+  const Status wanted = RunFast(*call, inputs).status;
+  EXPECT_EQ(wanted.message(), "the label of record 2 is 7, expected 0 to 4 for 5 classes");
+  EXPECT_TRUE(wanted.GetPayload("mslua/record").has_value());
+  EXPECT_EQ(testing::RunReference(*call, inputs).status(), wanted);
+  DeviceFault fault;
+  fault.at = 2;
+  fault.value = 7;
+  EXPECT_EQ(Operators().Find("gather_d")->device_fault({call->attrs, call->inputs, call->outputs}, fault), wanted);
 }
 
 }  // namespace

@@ -42,9 +42,17 @@ local function ids(logits, labels)
   return #labels.shape == #logits.shape and ops.argmax(labels, -1) or labels
 end
 
+-- Whether there is no NaN along the axis: reduce_max gives NaN where there is one.
+local function without_nan(x, axis)
+  local largest = ops.reduce_max(x, { axis })
+  return ops.equal(largest, largest)
+end
+
+-- argmax gives the place of a NaN, which is no prediction.
 local function top1(logits, labels)
   labels = ids(logits, labels)
-  return by_row(ops.equal(ops.cast(ops.argmax(logits, -1), labels.dtype), labels))
+  local first = ops.equal(ops.cast(ops.argmax(logits, -1), labels.dtype), labels)
+  return by_row(ops.logical_and(first, without_nan(logits, -1)))
 end
 
 -- A label counts when it is among the first five: of equal logits the lower class comes first, NaN before all numbers.
@@ -68,28 +76,33 @@ end
 
 -- Ids [m] of predicted classes and of labels, the rows' mask [m], and the number of classes. Classes are along the last
 -- dimension of the output, [n, t, c] to labels [n, t], or the second, [n, c, h, w] to labels [n, h, w] or [n, 1, h, w].
--- An output of one number a row is the logit of the second of two classes.
+-- An output of one number a row is the logit of the second of two classes. A prediction of NaN is of another class than
+-- the label.
 local function classified(output, label, mask)
-  local shape, predicted, classes = output.shape, nil, nil
+  local shape, predicted, known, classes = output.shape, nil, nil, nil
   if #shape == 4 and #label.shape == 4 and label.shape[2] == 1 and shape[2] > 1 then
     label = ops.reshape(label, { label.shape[1], label.shape[3], label.shape[4] })
   end
   if #shape == 1 or (#shape == 2 and shape[2] == 1) then
-    predicted, classes = ops.cast(ops.greater(ops.reshape(output, { shape[1] }), 0), "int32"), 2
+    output = ops.reshape(output, { shape[1] })
+    predicted, known, classes = ops.cast(ops.greater(output, 0), "int32"), ops.equal(output, output), 2
   elseif #label.shape == #shape then
-    predicted, classes, label = ops.argmax(output, -1), shape[#shape], ops.argmax(label, -1)
+    predicted, known, classes, label = ops.argmax(output, -1), without_nan(output, -1), shape[#shape],
+      ops.argmax(label, -1)
   else
     local last = true
     for i, size in ipairs(label.shape) do last = last and size == shape[i] end
     local axis = last and #shape or 2
-    predicted, classes = ops.argmax(output, axis), shape[axis]
+    predicted, known, classes = ops.argmax(output, axis), without_nan(output, axis), shape[axis]
   end
   local each = 1
   for i = 2, #predicted.shape do each = each * predicted.shape[i] end
   local n = shape[1]
   if each > 1 then mask = ops.broadcast_to(ops.reshape(mask, { n, 1 }), { n, each }) end
   local function flat(x) return ops.reshape(x, { n * each }) end
-  return flat(ops.cast(predicted, "int32")), flat(ops.cast(label, "int32")), flat(mask), classes
+  predicted, label = flat(ops.cast(predicted, "int32")), flat(ops.cast(label, "int32"))
+  local wrong = ops.select(ops.equal(label, 0), classes - 1, 0)
+  return ops.select(flat(known), predicted, ops.cast(wrong, "int32")), label, flat(mask), classes
 end
 
 -- How often rows of place i, from 0, of the first list have place j in the second, each counted `weights` times:

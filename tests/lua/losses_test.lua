@@ -181,6 +181,20 @@ check.case("NLLLoss", function()
     function() nn.NLLLoss { weight = f64 { 1, 2 } }(log_p, ids) end)
 end)
 
+check.case("a label that is no class is named with its record", function()
+  local x, labels = ms.rand { 2, 2, 3 }, ms.Tensor({ { 0, 1 }, { 3, -100 } }, ms.int32)
+  local weight = ms.ones { 3 }
+  for _, loss in ipairs {
+    nn.CrossEntropyLoss(), nn.CrossEntropyLoss { weight = weight }, nn.CrossEntropyLoss { label_smoothing = 0.1 },
+    nn.CrossEntropyLoss { weight = weight, label_smoothing = 0.1 }, nn.NLLLoss(), nn.NLLLoss { weight = weight },
+    nn.FocalLoss(), nn.FocalLoss { weight = weight },
+  } do
+    local text = "the label of record 2 is 3, expected 0 to 2 for 3 classes"
+    check.fails(text, function() loss(x, labels) end)
+    check.fails(text, function() ms.grad(function(logits) return loss(logits, labels) end)(x) end)
+  end
+end)
+
 check.case("HuberLoss", function()
   local a, b = f64 { { 0.5, -3 }, { 2.5, 0 } }, f64 { { 0, 1 }, { 2, 2 } }
   check_loss(function(r) return nn.HuberLoss(r, 1.5) end, { a, b }, { 0.125, 1.5 * 3.25, 0.125, 1.5 * 1.25 })

@@ -45,6 +45,26 @@ for _, name in ipairs { "LSTM", "GRU", "RNN" } do
     check.fails("lengths[0] is 6, expected 0 to 5", function() net(x, nil, ms.Tensor({ 6, 5 }, ms.int32)) end)
   end)
 
+  check.case(name .. " reads nothing behind the last step of a row", function()
+    local net = nn[name](2, 1, { num_layers = 2, bidirectional = true, batch_first = true })
+    local lengths = ms.Tensor({ 2, 5 }, ms.int64)
+    local results = ms.value_and_grad(function(x) return (net(x, nil, lengths) ^ 2):sum() end, 1,
+      net:trainable_params())
+    local function numbers(x)
+      local value, of_x, of_weights = results(x)
+      local all = { value:item(), of_x:totable() }
+      for _, g in ipairs(of_weights) do all[#all + 1] = g:totable() end
+      return all
+    end
+    local x = x_of { 2, 5, 2 }:totable()
+    for step = 3, 5 do x[1][step] = { 0, 0 } end
+    local wanted = numbers(ms.Tensor(x))
+    for _, other in ipairs { 7, 0 / 0, -math.huge } do
+      for step = 3, 5 do x[1][step] = { other, 0 } end
+      check.equal(numbers(ms.Tensor(x)), wanted)
+    end
+  end)
+
   check.case(name .. "Cell is a step of " .. name, function()
     ms.set_seed(3)
     local net, step, x = nn[name](3, 4), nn[name .. "Cell"](3, 4), x_of { 2, 5, 3 }

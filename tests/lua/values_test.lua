@@ -175,6 +175,13 @@ check.case("equal logits and NaN are not right by chance", function()
   check.equal(eval("top5", { { 1, nan, 2, 3, 4, 5 }, { 1, 2, nan, 3, 4, 5 } }, { 2, 2 }), 1 / 2)
   check.equal(eval("top5", { { 1, 2, 3 }, { 1, 2, 3 }, { nan, 2, 3 } }, { 3, -1, 0 }), 0)
   check.equal(eval("top5", { { 1, 2, 3, 4, 5, 6 }, { 1, 2, 3, 4, 5, 6 } }, { 0, 1 }), 1 / 2)
+  for _, metric in ipairs { "top1", "accuracy" } do
+    check.equal(eval(metric, { nans, nans, { nan, 2, 3, 0, 0, 0 }, { 1, 2, nan, 0, 0, 0 } }, { 0, 5, 0, 2 }), 0)
+    check.equal(eval(metric, { { nan, 2, 3 }, { 1, 2, 3 }, { 1, 2, 3 }, { 0, 0, 0 } }, { 2, 2, 1, 0 }), 2 / 4)
+  end
+  check.equal(eval("confusion_matrix", { { nan, 2 }, { 0, nan }, { 1, 2 }, { 3, 2 } }, { 0, 1, 1, 0 }),
+    { { 1, 1 }, { 1, 1 } })
+  check.equal(eval("confusion_matrix", { { nan }, { nan }, { 1 }, { -1 } }, { 1, 0, 1, 0 }), { { 1, 1 }, { 1, 1 } })
   check.equal(eval("auc", { { nan }, { nan }, { 1 }, { -1 } }, { 1, 0, 1, 0 }), 1 / 4)
   check.equal(eval("auc", { { 2 }, { 0 }, { 1 }, { -1 } }, { 1, 0, 1, 0 }), 1)
 end)

@@ -190,6 +190,14 @@ offender "another role" "for clients that attach" "for clients that attach" \
 (umask 077 && echo "any secret, as long as it has to be" > any)
 offender "no TLS" "it speaks no TLS, and this job does" "it speaks no TLS, and this job does" \
   env MSLUA_JOB_SECRET_FILE="$PWD/any" "$mslua" run "$script" --insecure-network
+# A scheduler with TLS makes no secret that one without could wait for.
+offender "no TLS, and a secret that is not there" "it speaks no TLS, and this job does" "" \
+  env MSLUA_JOB_SECRET_FILE="$PWD/nothing" "$mslua" run "$script" --insecure-network
+offender "no TLS and no secret" "it speaks no TLS, and this job does" "" "$mslua" run "$script" --insecure-network
+begun=$(date +%s)
+run in_a env MS_ROLE=MS_WORKER MS_NODE_ID=1 MS_CLUSTER_TIMEOUT=20 "$mslua" run "$script" --insecure-network
+expect "no TLS and no secret, on the scheduler's host" 10 "it speaks no TLS, and this job does"
+[ $(($(date +%s) - begun)) -le 10 ] || fail "no TLS on the scheduler's host: it took long"
 chmod 644 job/client.p12
 offender "mode" "chmod 600" "" "$mslua" run "$script" --tls job/config.json
 run in_b python3 "$wire" http "10.79.1.1:$port"

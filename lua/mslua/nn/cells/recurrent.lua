@@ -118,13 +118,23 @@ local function pick(index, whole)
   return ops.reshape(ops.strided_slice(whole, { index, 1, 1 }, { index + 1, n + 1, h + 1 }), { n, h })
 end
 
+-- x [t, n, i] with 0 behind the last step of each row: the gradients of the weights are products with all of x, and
+-- NaN times 0 is NaN.
+local function without_padding(x, seq_length)
+  local steps = ops.reshape(ops.iota { size = x.shape[1] }, { -1, 1, 1 })
+  return ops.select(ops.less(steps, ops.cast(ops.reshape(seq_length, { 1, -1, 1 }), "int32")), x, 0)
+end
+
 function Layers:construct(x, hx, seq_length)
   local kind, name = self.kind, self.class_name
   check_tensor(name, "x", x, self.batch_first and { "n", "t", self.input_size } or { "t", "n", self.input_size })
   if self.batch_first then x = ops.transpose(x, { 2, 1, 3 }) end
   local t, n = x.shape[1], x.shape[2]
   local states = first_states(self, hx, { self.num_layers * self.directions, n, self.hidden_size }, x.dtype)
-  if seq_length ~= nil then check_tensor(name, "seq_length", seq_length, { n }) end
+  if seq_length ~= nil then
+    check_tensor(name, "seq_length", seq_length, { n })
+    x = without_padding(x, seq_length)
+  end
   local lengths = seq_length or filled(t, { n }, "int32")
   local last = {}
   for layer = 1, self.num_layers do
@@ -197,8 +207,9 @@ for name, kind in pairs(kinds) do
   local state = kind.states == 2 and "the states {h, c}" or "the state h"
   Sequence.doc = ("Layers of %s. x [t, n, input_size], or [n, t, input_size] with batch_first, gives y of hidden_size "
     .. "numbers a step (twice as many of both directions), and %s after the last step, each [layers x directions, n, "
-    .. "hidden_size]: what the next call may begin with. seq_length int32 [n]: steps of each row; y is 0 after them. "
-    .. "dropout: between layers. Called with (x, hx, seq_length)."):format(kind.doc, state)
+    .. "hidden_size]: what the next call may begin with. seq_length int32 [n]: steps of each row; y is 0 after them, "
+    .. "and what x has there does not matter. dropout: between layers. Called with (x, hx, seq_length)."):format(
+      kind.doc, state)
   function Sequence:init(...) self:_make(bind_layers(...)) end
   M[name] = Sequence
 

@@ -30,7 +30,7 @@ function FocalLoss:each(logits, labels)
   weight = weight and ops.cast(weight, logits.dtype)
   local log_p = ops.log_softmax(logits, -1)
   if sparse then
-    log_p = ops.reshape(ops.gather_d(log_p, ops.expand_dims(labels, 2), 2), { -1 })
+    log_p = loss.of_label(log_p, labels)
     weight = weight and ops.gather(weight, labels, 1)
   end
   local each = -log_p

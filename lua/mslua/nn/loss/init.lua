@@ -111,6 +111,12 @@ function M.flat(name, logits, labels, sparse)
   return ops.reshape(logits, { -1, shape[#shape] }), ops.reshape(labels, sparse and { -1 } or { -1, shape[#shape] })
 end
 
+--- The number of each row's class, [n] of [n, classes] and ids [n]; an id that is no class is an error that names the
+--- row's record.
+function M.of_label(x, ids)
+  return ops.reshape(ops.gather_d(x, ops.expand_dims(ids, 2), { axis = 2, labels = true }), { -1 })
+end
+
 --- What belongs to each of n rows of the batch: [n * t] of [n, t, classes] as [n, t].
 function M.split_rows(values, n)
   return values.shape[1] == n and values or ops.reshape(values, { n, -1 })

@@ -28,7 +28,7 @@ function NLLLoss:each(x, ids)
   end
   local counts = ops.not_equal(ids, self.ignore_index)
   local safe = ops.select(counts, ids, 0)
-  local each = -ops.reshape(ops.gather_d(x, ops.expand_dims(safe, 2), 2), { -1 })
+  local each = -loss.of_label(x, safe)
   local weights = ops.cast(counts, x.dtype)
   if weight then
     weight = ops.cast(weight, x.dtype)
