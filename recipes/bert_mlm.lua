@@ -116,7 +116,8 @@ function Net:predict(ids) return Bert.construct(self, ids, nil, ops.not_equal(id
 
 function Net:rows(ids)
   local losses, counts = self:losses(ids)
-  return ops.reduce_sum(losses, 2) / ops.maximum(ops.reduce_sum(counts, 2), 1)
+  local counted = ops.reduce_sum(counts, 2)
+  return ops.reduce_sum(losses, 2) / ops.maximum(counted, 1), counted
 end
 
 return ms.recipe {

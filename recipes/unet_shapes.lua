@@ -48,7 +48,7 @@ local PixelLoss = nn.Cell:extend "PixelLoss"
 
 function PixelLoss:init() self.each = nn.CrossEntropyLoss() end
 function PixelLoss:rows(logits, mask) return self.each:rows(ops.transpose(logits, { 1, 3, 4, 2 }), mask) end
-function PixelLoss:construct(logits, mask) return ops.reduce_mean(self:rows(logits, mask)) end
+function PixelLoss:construct(logits, mask) return ops.reduce_mean((self:rows(logits, mask))) end
 
 return ms.recipe {
   name = "unet_shapes",

@@ -1,8 +1,10 @@
 --- Metrics of an evaluation. Most give one number a row of the batch, [n]; the sums over the rows that count are
---- divided by their number. Others give several sums, of which `finish` makes the result when the dataset is through.
+--- divided by their number, or by the sum of the rows' weights, which they give as a second result. Others give several
+--- sums, of which `finish` makes the result when the dataset is through.
 --- Neither batch size nor ranks change a result.
 local errors = require "mslua.errors"
 local core = require "mslua.core"
+local loss = require "mslua.nn.loss"
 local ops = require "mslua.ops"
 
 local M = {}
@@ -31,9 +33,9 @@ local function exactly(f)
   return function(output, label, ...)
     local narrow = core.is_tracing() and core.set_amp(nil)
     if not narrow then return f(output, label, ...) end
-    local result = f(widened(output, narrow), widened(label, narrow), ...)
+    local result, weights = f(widened(output, narrow), widened(label, narrow), ...)
     core.set_amp(narrow)
-    return result
+    return result, weights
   end
 end
 
@@ -48,16 +50,24 @@ local function without_nan(x, axis)
   return ops.equal(largest, largest)
 end
 
+-- Of each row the share of its labels for which `right` holds, and how many labels of it count; `ignored`: the label
+-- that does not, or nil.
+local function share_right(right, labels, ignored)
+  if not ignored then return by_row(right) end
+  local counts = ops.not_equal(labels, ignored)
+  return loss.weighted_rows(wide(ops.logical_and(right, counts)), wide(counts), labels.shape[1])
+end
+
 -- argmax gives the place of a NaN, which is no prediction.
-local function top1(logits, labels)
+local function top1(logits, labels, ignored)
   labels = ids(logits, labels)
   local first = ops.equal(ops.cast(ops.argmax(logits, -1), labels.dtype), labels)
-  return by_row(ops.logical_and(first, without_nan(logits, -1)))
+  return share_right(ops.logical_and(first, without_nan(logits, -1)), labels, ignored)
 end
 
 -- A label counts when it is among the first five: of equal logits the lower class comes first, NaN before all numbers.
 -- A label whose own logit is NaN, or that is no class, does not count.
-local function top5(logits, labels)
+local function top5(logits, labels, ignored)
   local shape = logits.shape
   local classes, column = shape[#shape], labels.shape
   labels = ids(logits, labels)
@@ -69,7 +79,7 @@ local function top5(logits, labels)
     ops.logical_and(ops.equal(logits, score), lower))
   local first = ops.less(ops.reduce_sum(ops.cast(before, "float32"), { -1 }), 5)
   local scored = ops.cast(ops.logical_and(own, ops.equal(logits, logits)), "float32")
-  return by_row(ops.logical_and(first, ops.greater(ops.reduce_max(scored, { -1 }), 0)))
+  return share_right(ops.logical_and(first, ops.greater(ops.reduce_max(scored, { -1 }), 0)), labels, ignored)
 end
 
 ----------------------------------------------------------------------------------------------- metrics of several sums
@@ -77,8 +87,8 @@ end
 -- Ids [m] of predicted classes and of labels, the rows' mask [m], and the number of classes. Classes are along the last
 -- dimension of the output, [n, t, c] to labels [n, t], or the second, [n, c, h, w] to labels [n, h, w] or [n, 1, h, w].
 -- An output of one number a row is the logit of the second of two classes. A prediction of NaN is of another class than
--- the label.
-local function classified(output, label, mask)
+-- the label. The mask is 0 where the label is `ignored`, if that is not nil.
+local function classified(output, label, mask, ignored)
   local shape, predicted, known, classes = output.shape, nil, nil, nil
   if #shape == 4 and #label.shape == 4 and label.shape[2] == 1 and shape[2] > 1 then
     label = ops.reshape(label, { label.shape[1], label.shape[3], label.shape[4] })
@@ -101,8 +111,10 @@ local function classified(output, label, mask)
   if each > 1 then mask = ops.broadcast_to(ops.reshape(mask, { n, 1 }), { n, each }) end
   local function flat(x) return ops.reshape(x, { n * each }) end
   predicted, label = flat(ops.cast(predicted, "int32")), flat(ops.cast(label, "int32"))
+  mask = flat(mask)
+  if ignored then mask = mask * ops.cast(ops.not_equal(label, ignored), mask.dtype) end
   local wrong = ops.select(ops.equal(label, 0), classes - 1, 0)
-  return ops.select(flat(known), predicted, ops.cast(wrong, "int32")), label, flat(mask), classes
+  return ops.select(flat(known), predicted, ops.cast(wrong, "int32")), label, mask, classes
 end
 
 -- How often rows of place i, from 0, of the first list have place j in the second, each counted `weights` times:
@@ -114,8 +126,8 @@ local function pairs_counted(first, second, n, weights)
 end
 
 -- How often rows of class i, from 0, were given class j: [c, c].
-local function confusion(output, label, mask)
-  local predicted, wanted, weights, classes = classified(output, label, mask)
+local function confusion(output, label, mask, ignored)
+  local predicted, wanted, weights, classes = classified(output, label, mask, ignored)
   return pairs_counted(wanted, predicted, classes, weights)
 end
 
@@ -155,7 +167,7 @@ local function share(a, b) return b > 0 and a / b or 0 end
 -- table of 64 by 64.
 local SIDE, RANGE = 64, 16
 
-local function score_bins(output, label, mask)
+local function score_bins(output, label, mask, ignored)
   local shape = output.shape
   local score
   if #shape == 1 or (#shape == 2 and shape[2] == 1) then
@@ -168,6 +180,7 @@ local function score_bins(output, label, mask)
   end
   local positive = ops.cast(ops.reshape(#label.shape == 2 and label.shape[2] == 2 and ops.argmax(label, -1) or label,
     { shape[1] }), "float32")
+  if ignored then mask = mask * ops.cast(ops.not_equal(positive, ignored), mask.dtype) end
   score = wide(score)
   -- NaN is never right: the lowest score of a positive row, the highest of a negative one.
   score = ops.select(ops.equal(score, score), score, ops.cast((0.5 - positive) * (4 * RANGE), score.dtype))
@@ -199,8 +212,8 @@ end
 local known = {
   top1 = { rows = top1, kind = "percent" }, accuracy = { rows = top1, kind = "percent" },
   top5 = { rows = top5, kind = "percent" },
-  loss = { kind = "mean" },
-  perplexity = { kind = "mean", of_loss = true, finish = function(sums, n) return math.exp(sums.loss / n) end },
+  loss = { kind = "mean", of_loss = true },
+  perplexity = { kind = "mean", of_loss = true, map = math.exp },
   precision = of_counts("percent", over_classes(function(right, given) return share(right, given) end)),
   recall = of_counts("percent", over_classes(function(right, _, there) return share(right, there) end)),
   f1 = of_counts("percent", over_classes(function(right, given, there) return share(2 * right, given + there) end)),
@@ -217,22 +230,49 @@ local known = {
 ---@return boolean
 function M.is_known(name) return known[name] ~= nil end
 
--- The loss of each row; of the whole batch, a scalar, where the loss knows no rows.
+-- The loss of each row, and the rows' weights where the loss has these; of the whole batch, a scalar, where the loss
+-- knows no rows.
 local function loss_rows(loss_fn, output, label)
-  local knows_rows = type(loss_fn) ~= "function" and loss_fn.rows
-  return knows_rows and loss_fn:rows(output, label) or loss_fn(output, label)
+  if type(loss_fn) ~= "function" and loss_fn.rows then return loss_fn:rows(output, label) end
+  return (loss_fn(output, label))
 end
 
---- The sum over the rows of the batch that come from the dataset; a scalar is the mean of them all.
----@param values Value [n] or []
+-- The sums over the rows whose mask is 1: [] of values [n], else flat.
+local function sum_over_rows(values, mask)
+  -- By choice, not by product: padding may give NaN.
+  local counts = ops.greater(mask, 0.5)
+  if #values.shape == 1 then return ops.reduce_sum(ops.select(counts, values, 0)) end
+  local flat = ops.reshape(values, { values.shape[1], -1 })
+  return ops.reduce_sum(ops.select(ops.broadcast_to(ops.reshape(counts, { -1, 1 }), flat.shape), flat, 0), { 1 })
+end
+
+--- The sums over the rows of the batch that come from the dataset, of the values and of their weights. A scalar is the
+--- mean of all rows.
+---@param values Value [n] or [], with weights [n] or [n, k]
+---@param weights? Value of the shape of values
 ---@param n integer rows of the batch
 ---@return Value
-function M.sum(values, n)
+---@return Value? weights
+function M.mean_sums(values, weights, n)
   values = wide(values)
   local mask = ops.cast(core.valid_mask(n), values.dtype)
   if #values.shape == 0 then return values * ops.reduce_sum(mask) end
-  -- By choice, not by product: padding may give NaN.
-  return ops.reduce_sum(ops.select(ops.greater(mask, 0.5), values, 0))
+  if not weights then return sum_over_rows(values, mask) end
+  weights = ops.cast(weights, values.dtype)
+  return sum_over_rows(values * weights, mask), sum_over_rows(weights, mask)
+end
+
+--- The name of the output that has the sums of a metric's weights.
+---@param name string of the metric
+---@return string
+function M.weights_name(name) return name .. "/weights" end
+
+-- The mean of a metric's sums. As in the losses, it is 0 where nothing counts.
+local function mean_of(found, name, samples)
+  local weights, mean = found[M.weights_name(name)], 0
+  if not weights then return found[name][1] / samples end
+  for k, sum in ipairs(found[name]) do mean = mean + sum / (weights[k] > 0 and weights[k] or 1) end
+  return mean
 end
 
 -- The sums over the rows that count of what a user's metric gives: a tensor [n, ..], or named ones.
@@ -250,9 +290,7 @@ local function sums_of_rows(name, rows)
         errors.fail("metrics: %s.rows: %s: expected a tensor with a row for each of the %d rows, got %s", name, key,
           mask.shape[1], shape and errors.show(shape) or errors.show(values))
       end
-      local flat = ops.reshape(wide(values), { shape[1], -1 })
-      local counts = ops.broadcast_to(ops.reshape(ops.greater(mask, 0.5), { -1, 1 }), flat.shape)
-      sums[key] = ops.reduce_sum(ops.select(counts, flat, 0), { 1 })
+      sums[key] = sum_over_rows(wide(values), mask)
     end
     return sums
   end
@@ -313,7 +351,8 @@ function M.finish(list, found, samples, network)
       end
       results[m.name] = value
     else
-      results[m.name] = found[m.name][1] / samples
+      local mean = mean_of(found, m.name, samples)
+      results[m.name] = m.map and m.map(mean) or mean
     end
   end
   return results
@@ -326,21 +365,24 @@ end
 --- number that does not come from the evaluation's batches, such as BLEU of what the network generates.
 ---@param metrics table
 ---@param loss_fn Cell?
----@return {name: string, kind: "mean"|"percent"|"matrix", rows?: fun(output, label), sums?: function,
----  finish?: fun(sums: table, samples: integer)}[]
+---@return {name: string, kind: "mean"|"percent"|"matrix", rows?: fun(output, label), map?: fun(mean: number),
+---  sums?: function, finish?: fun(sums: table, samples: integer)}[]
 function M.list(metrics, loss_fn)
   local list, given = {}, {}
+  local ignored = loss_fn and type(loss_fn) ~= "function" and loss_fn.ignore_index or nil
   local function add(name, entry)
     if given[name] then return end
     given[name] = true
-    if (name == "loss" or entry.of_loss) and not loss_fn then errors.fail("metrics: %s needs a loss_fn", name) end
-    local function loss_of(output, label) return loss_rows(loss_fn, output, label) end
-    local m = { name = name, kind = entry.kind, finish = entry.finish, sums = entry.sums and exactly(entry.sums),
-      compute = entry.compute }
+    if entry.of_loss and not loss_fn then errors.fail("metrics: %s needs a loss_fn", name) end
+    local m = { name = name, kind = entry.kind, map = entry.map, finish = entry.finish, compute = entry.compute }
     if entry.of_loss then
-      m.sums = function(output, label, mask) return { loss = M.sum(loss_of(output, label), mask.shape[1]) } end
-    elseif not entry.sums and not entry.compute then
-      m.rows = entry.rows and exactly(entry.rows) or loss_of
+      m.rows = function(output, label) return loss_rows(loss_fn, output, label) end
+    elseif entry.sums then
+      local sums = exactly(entry.sums)
+      m.sums = function(output, label, mask) return sums(output, label, mask, ignored) end
+    elseif entry.rows then
+      local rows = exactly(entry.rows)
+      m.rows = function(output, label) return rows(output, label, ignored) end
     end
     list[#list + 1] = m
   end
@@ -366,7 +408,7 @@ function M.list(metrics, loss_fn)
       errors.fail("metrics: %s: expected function(output, label) giving a number a row, { rows =, finish = } or "
         .. "{ compute = }, got %s", name, errors.show(f))
     else
-      add(name, { kind = "mean", rows = f })
+      add(name, { kind = "mean", rows = function(output, label) return (f(output, label)) end })
     end
   end
   return list

@@ -268,26 +268,35 @@ function Model:train(...)
   return trainer
 end
 
--- What a metric gave for n rows: one number each, or one for all.
-local function check_rows(name, values, n)
+-- A tensor as "float32{4, 2}", anything else as it is.
+local function described(v) return core.kind(v) and v.dtype .. errors.show(v.shape) or errors.show(v) end
+
+-- What a metric gave for n rows: one number each, or one for all. With weights of one shape: one or more each.
+local function check_rows(name, values, weights, n)
   local shape = core.kind(values) and values.shape
-  if not shape or #shape > 1 or (#shape == 1 and shape[1] ~= n) then
+  if not shape or #shape > (weights and 2 or 1) or (#shape > 0 and shape[1] ~= n) then
     errors.fail("metrics: %s: expected a tensor with a number for each of the %d rows, got %s", name, n,
-      shape and values.dtype .. errors.show(shape) or errors.show(values))
+      described(values))
+  end
+  local same = weights == nil or (#shape > 0 and core.kind(weights) and #weights.shape == #shape)
+  for d = 1, weights and same and #shape or 0 do same = same and weights.shape[d] == shape[d] end
+  if not same then
+    errors.fail("metrics: %s: expected weights of the shape of the rows' values, %s, got %s", name, described(values),
+      described(weights))
   end
 end
 
--- What a metric gave: numbers of which the rows of the dataset are summed.
-local function summed(m, values, n, dataset)
-  check_rows(m.name, values, n)
+-- Of what a metric gave, the sums over the rows of the dataset: of the values, and of the weights where there are any.
+local function summed(m, values, weights, n, dataset)
+  check_rows(m.name, values, weights, n)
   if #values.shape == 0 and not dataset:open():full_batches() then
     errors.fail("eval: %s is one number for the whole batch: give the loss a method rows(output, label), or a network "
       .. "that gives its own loss rows(...) of the columns, or batch the dataset with drop_remainder = true", m.name)
   end
-  return metrics.sum(values, n)
+  return metrics.mean_sums(values, weights, n)
 end
 
--- The rows' losses of a network that gives its own loss, or their mean.
+-- The rows' losses of a network that gives its own loss, and their weights if it gives these; or the rows' mean.
 local function own_loss(network, ...)
   if class.is(network, PipelineCell) then network = network.network end
   if network.rows then return network:rows(...) end
@@ -322,7 +331,7 @@ function Model:eval_spec(dataset, of_training)
     else
       shown[#shown + 1] = { name = m.name, kind = m.kind }
     end
-    finishes = finishes or m.finish ~= nil or m.compute ~= nil
+    finishes = finishes or m.finish ~= nil or m.compute ~= nil or m.map ~= nil
   end
   local function forward(...)
     local columns, n = { ... }, select("#", ...)
@@ -330,9 +339,17 @@ function Model:eval_spec(dataset, of_training)
     local sums = {}
     for i = #names, 1, -1 do names[i] = nil end
     local function add(name, sum) names[#names + 1], sums[#sums + 1] = name, sum end
+    local function add_mean(m, values, weights)
+      local sum, divisor = summed(m, values, weights, rows, dataset)
+      add(m.name, sum)
+      if divisor then
+        add(metrics.weights_name(m.name), divisor)
+        finishes = true
+      end
+      return values
+    end
     if self.own_loss then
-      local loss = own_loss(self.network, ...)
-      add(self.metrics[1].name, summed(self.metrics[1], loss, rows, dataset))
+      local loss = add_mean(self.metrics[1], own_loss(self.network, ...))
       if of_training then samples.outputs(self, add, rows, loss) end
       return unpack(sums)
     end
@@ -342,9 +359,8 @@ function Model:eval_spec(dataset, of_training)
       if m.compute then
         -- When the batches are through.
       elseif m.rows then
-        local values = m.rows(output, columns[n])
+        local values = add_mean(m, m.rows(output, columns[n]))
         if m.name == "loss" then loss = values end
-        add(m.name, summed(m, values, rows, dataset))
       else
         local parts = metrics.sums_of(m, output, columns[n], rows)
         for _, part in ipairs(errors.names(parts)) do add(m.name .. "/" .. part, parts[part]) end

@@ -22,10 +22,11 @@ end
 ---@param model mslua.Model
 ---@param add fun(name: string, value: Value)
 ---@param rows integer of the batch
----@param loss? Value [rows]; one number for the batch says nothing of a sample
+---@param loss? Value [rows] or [rows, parts]; one number for the batch says nothing of a sample
 ---@param output? Value
 ---@param label? Value
 function M.outputs(model, add, rows, loss, output, label)
+  if loss and #loss.shape == 2 then loss = ops.reduce_sum(loss, { 2 }) end
   if loss and #loss.shape == 1 then add("sample:loss", ops.cast(loss, "float32")) end
   if not output or not label or not classifies(model) then return end
   local shape = output.shape

@@ -129,7 +129,9 @@ check.case("SpanLoss points at the first and the last token", function()
   local spans = ms.Tensor({ { 1, 2 }, { 0, 2 } }, ms.int32)
   local wanted = { (first[1] + last[1]) / 2, (first[2] + last[2]) / 2 }
   check_loss(function(r) return nn.SpanLoss(r) end, { logits, spans }, wanted)
-  check.near(values(nn.SpanLoss():rows(logits, spans)), wanted, 1e-12)
+  local halves, counts = nn.SpanLoss():rows(logits, spans)
+  check.near(values(ms.ops.reduce_sum(halves, 2)), wanted, 1e-12)
+  check.near(values(counts:reshape(4)), { 1, 1, 1, 1 }, 0)
   check_gradient("SpanLoss", function(x) return nn.SpanLoss()(x, spans) end, { logits })
   -- Answers that were cut off do not count, each side by itself.
   local cut = ms.Tensor({ { 1, 3 }, { -1, 2 } }, ms.int32)

@@ -51,4 +51,59 @@ check.case("what a metric of mixed precision gets is float32", function()
   check.equal(seen, "float32")
 end)
 
+---------------------------------------------------------------------------- losses that divide by what they count
+
+-- What the loss says of the given outputs as one batch, and the evaluation of them in batches of 4.
+local function both(loss_fn, output, label, metrics)
+  local net = nn.Cell()
+  function net.construct(_, x) return x end
+  local data = ms.dataset.NumpySlicesDataset({ output, label }, { "x", "y" }):batch(4)
+  return loss_fn(output, label):item(), ms.Model(net, { loss_fn = loss_fn, metrics = metrics }):eval(data)
+end
+
+-- Tokens [10, 6] of 5 classes; in each row another number of labels counts, in the fifth none.
+local function tokens()
+  local ids = {}
+  for i = 1, 10 do
+    ids[i] = {}
+    for t = 1, 6 do ids[i][t] = t <= i % 5 + 1 and i ~= 5 and (i * t) % 5 or -100 end
+  end
+  return ms.randn { 10, 6, 5 }, ms.Tensor(ids, "int32")
+end
+
+check.case("an evaluation's loss is that of all its labels as one batch", function()
+  local logits, ids = tokens()
+  local weight = ms.Tensor { 1, 2, 0.5, 4, 0.25 }
+  for _, loss_fn in ipairs {
+    nn.CrossEntropyLoss(), nn.CrossEntropyLoss { weight = weight }, nn.CrossEntropyLoss { label_smoothing = 0.1 },
+    nn.CrossEntropyLoss { weight = weight, label_smoothing = 0.1 }, nn.CrossEntropyLoss { ignore_index = 0,
+    reduction = "mean" }, nn.NLLLoss { weight = weight }, nn.NLLLoss(),
+  } do
+    local labels = loss_fn.ignore_index == 0 and ops.maximum(ids, 0) or ids
+    local whole, found = both(loss_fn, logits, labels, { "perplexity" })
+    check.near(found.loss, whole, 1e-5)
+    check.near(found.perplexity, math.exp(whole), 1e-4)
+    local flat_whole, flat = both(loss_fn, logits:reshape(60, 5), labels:reshape(60), {})
+    check.near(flat.loss, flat_whole, 1e-5)
+    check.near(flat_whole, whole, 1e-5)
+  end
+  local spans = ms.Tensor({ { 0, 1 }, { 2, 9 }, { -1, 3 }, { 0, 9 }, { 1, 2 } }, "int32")
+  local whole, found = both(nn.SpanLoss(), ms.randn { 5, 4, 2 }, spans, {})
+  check.near(found.loss, whole, 1e-5)
+  local none, nothing = both(nn.CrossEntropyLoss(), logits, ms.full({ 10, 6 }, -100, "int32"), { "perplexity", "top1" })
+  check.equal({ none, nothing.loss, nothing.perplexity, nothing.top1 }, { 0, 0, 1, 0 })
+end)
+
+check.case("labels that the loss ignores count in no share", function()
+  local logits = ms.Tensor { { { 2, 0 }, { 0, 0 }, { 0, 0 } }, { { 0, 2 }, { 0, 2 }, { 2, 0 } } }
+  local metrics = { "top1", "accuracy", "top5", "recall", "confusion_matrix" }
+  local _, found = both(nn.CrossEntropyLoss(), logits, ms.Tensor({ { 0, -100, -100 }, { 1, 1, 1 } }, "int32"), metrics)
+  check.equal({ found.top1, found.accuracy, found.top5 }, { 0.75, 0.75, 1 })
+  check.equal(found.confusion_matrix, { { 1, 0 }, { 1, 2 } })
+  local _, of_second = both(nn.CrossEntropyLoss { ignore_index = 0 }, logits,
+    ms.Tensor({ { 0, 0, 0 }, { 1, 1, 1 } }, "int32"), metrics)
+  check.near(of_second.top1, 2 / 3, 1e-6)
+  check.equal(of_second.confusion_matrix, { { 0, 0 }, { 1, 2 } })
+end)
+
 check.done()

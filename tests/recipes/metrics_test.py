@@ -15,6 +15,7 @@ WORK = os.path.join(os.environ.get("TEST_TMPDIR", "/tmp"), "metrics_test")
 ENVIRONMENT = dict(os.environ, OMP_WAIT_POLICY="passive", OMP_NUM_THREADS="1", HOME=WORK, XDG_CACHE_HOME=WORK)
 ENVIRONMENT.pop("XDG_RUNTIME_DIR", None)
 ROWS, CLASSES = 203, 4  # no batch size below divides the rows
+IGNORED = -100  # the label that nn.CrossEntropyLoss leaves out
 # The network gives its input, which are the logits: what the metrics should say is known.
 RECIPE = """
 local ms = require "mslua"
@@ -78,7 +79,7 @@ def write(name, logits, labels):
 def expected(logits, labels, classes):
     single = len(logits[0]) == 1
     given = [int(row[0] > 0) if single else max(range(classes), key=lambda c, row=row: (row[c], -c)) for row in logits]
-    pairs = list(zip(labels, given))
+    pairs = [pair for pair in zip(labels, given) if pair[0] != IGNORED]
     counts = [[pairs.count((i, j)) for j in range(classes)] for i in range(classes)]
     right = [counts[k][k] for k in range(classes)]
     columns = [sum(counts[i][k] for i in range(classes)) for k in range(classes)]
@@ -94,8 +95,10 @@ def expected(logits, labels, classes):
                      if columns[k] + rows[k] - right[k]]),
     }
     if not single:
-        losses = [math.log(sum(math.exp(v) for v in row)) - row[label] for row, label in zip(logits, labels)]
-        found["perplexity"] = math.exp(mean(losses))
+        losses = [math.log(sum(math.exp(v) for v in row)) - row[label] for row, label in zip(logits, labels)
+                  if label != IGNORED]
+        found["loss"], found["perplexity"] = mean(losses), math.exp(mean(losses))
+        found["top1"] = mean([int(a == b) for a, b in pairs])
         found["spread"] = sum(mean([row[c] ** 2 for row in logits]) - mean([row[c] for row in logits]) ** 2
                               for c in range(classes))
     if classes == 2:
@@ -124,7 +127,9 @@ def main():
         file.write(RECIPE)
     draw = random.Random(5)
     for name, classes, width in (("many", CLASSES, CLASSES), ("two", 2, 2), ("one", 2, 1)):
-        labels = [draw.randrange(classes - (name == "many")) for _ in range(ROWS)]  # of "many" nothing is of class 3
+        # Of "many" nothing is of class 3, and every fifth row has no label.
+        labels = [IGNORED if name == "many" and i % 5 == 0 else draw.randrange(classes - (name == "many"))
+                  for i in range(ROWS)]
         logits = [[struct.unpack("<f", struct.pack("<f", draw.gauss((label == c or label == width) * 1.5, 1.2)))[0]
                    for c in range(width)] for label in labels]
         write(name, logits, labels)

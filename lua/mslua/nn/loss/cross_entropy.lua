@@ -49,11 +49,8 @@ end
 
 function CrossEntropyLoss:rows(logits, labels)
   if self.weighted then return self.weighted:rows(logs(logits), labels) end
-  local n, losses, counts = logits.shape[1], self:each(logits, labels)
-  if losses.shape[1] == n then return losses end
-  losses = ops.reduce_sum(ops.reshape(losses, { n, -1 }), { 2 })
-  if self.reduction == "sum" then return losses end
-  return losses / ops.maximum(ops.reduce_sum(ops.reshape(counts, { n, -1 }), { 2 }), 1)
+  local losses, counts = self:each(logits, labels)
+  return loss.weighted_rows(loss.wide(losses), loss.wide(counts), logits.shape[1], self.reduction)
 end
 
 return CrossEntropyLoss

@@ -1,5 +1,6 @@
 --- What losses share. Each loss is a file of this folder that returns its class; nn takes all of them.
---- A loss is a cell of (output of the network, label). `rows` gives one number a row, what evaluation sums.
+--- A loss is a cell of (output of the network, label). `rows` gives one number a row, whose mean is an
+--- evaluation's loss.
 local args = require "mslua.args"
 local class = require "mslua.class"
 local core = require "mslua.core"
@@ -9,7 +10,9 @@ local Cell = require "mslua.cell"
 
 local M = {}
 
---- Base of losses: a subclass defines `rows(output, label)`, the loss of each row, [n].
+--- Base of losses: a subclass defines `rows(output, label)`, the loss of each row, [n]. Where rows count for more or
+--- less in the mean, `rows` gives their weights, [n], as its second result. Both may be [n, k]: the loss is the sum of
+--- k means.
 local Loss = Cell:extend "Loss"
 M.Loss = Loss
 
@@ -120,6 +123,20 @@ end
 --- What belongs to each of n rows of the batch: [n * t] of [n, t, classes] as [n, t].
 function M.split_rows(values, n)
   return values.shape[1] == n and values or ops.reshape(values, { n, -1 })
+end
+
+--- What `rows` gives for losses that are divided by the sum of their weights: each row's mean, 0 where nothing of it
+--- counts, and the sum of its weights; with reduction "sum" each row's sum alone.
+---@param losses Tensor of the labels, [n * ..] or [n, ..], times their weights
+---@param weights Tensor of that shape
+---@param n integer
+---@param reduction? string
+---@return Tensor rows [n]
+---@return Tensor? weights [n]
+function M.weighted_rows(losses, weights, n, reduction)
+  losses, weights = M.over_rows(M.split_rows(losses, n), "sum"), M.over_rows(M.split_rows(weights, n), "sum")
+  if reduction == "sum" then return losses end
+  return losses / ops.select(ops.greater(weights, 0), weights, 1), weights
 end
 
 return M

@@ -44,23 +44,16 @@ function NLLLoss:each(x, ids)
   return losses, weights
 end
 
-local function mean(losses, weights, axis)
-  local all = ops.reduce_sum(weights, { axis })
-  return ops.reduce_sum(losses, { axis }) / ops.select(ops.greater(all, 0), all, 1)
-end
-
 function NLLLoss:construct(x, ids)
   local losses, weights = self:each(x, ids)
-  if self.reduction == "mean" then return mean(losses, weights, 1) end
-  return self:reduce(losses)
+  if self.reduction ~= "mean" then return self:reduce(losses) end
+  local all = ops.reduce_sum(weights, { 1 })
+  return ops.reduce_sum(losses, { 1 }) / ops.select(ops.greater(all, 0), all, 1)
 end
 
 function NLLLoss:rows(x, ids)
-  local n, losses, weights = x.shape[1], self:each(x, ids)
-  if losses.shape[1] == n then return losses end
-  losses, weights = loss.split_rows(losses, n), loss.split_rows(weights, n)
-  if self.reduction == "sum" then return ops.reduce_sum(losses, { 2 }) end
-  return mean(losses, weights, 2)
+  local losses, weights = self:each(x, ids)
+  return loss.weighted_rows(losses, weights, x.shape[1], self.reduction)
 end
 
 return NLLLoss

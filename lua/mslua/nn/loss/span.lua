@@ -19,7 +19,7 @@ function SpanLoss:init(...)
   self.cross = CrossEntropyLoss { reduction = self.reduction, ignore_index = -1 }
 end
 
--- f(logits [n, t], labels [n]) of the first tokens and of the last, half of each.
+-- f(logits [n, t], labels [n]) of the first tokens, and of the last.
 function SpanLoss:_both(logits, spans, f)
   local n, t = logits.shape[1], logits.shape[2]
   if #logits.shape ~= 3 or logits.shape[3] ~= 2 then
@@ -33,15 +33,18 @@ function SpanLoss:_both(logits, spans, f)
     label = ops.maximum(ops.select(ops.less(label, t), label, -1), -1)
     return f(ops.reshape(ops.strided_slice(logits, { 1, 1, k }, { n + 1, t + 1, k + 1 }), { n, t }), label)
   end
-  return (side(1) + side(2)) * 0.5
+  return side(1), side(2)
 end
 
 function SpanLoss:construct(logits, spans)
-  return self:_both(logits, spans, function(x, label) return self.cross:construct(x, label) end)
+  local first, last = self:_both(logits, spans, function(x, label) return self.cross:construct(x, label) end)
+  return (first + last) * 0.5
 end
 
 function SpanLoss:rows(logits, spans)
-  return self:_both(logits, spans, function(x, label) return self.cross:rows(x, label) end)
+  local first, last = self:_both(logits, spans, function(x, label) return { self.cross:rows(x, label) } end)
+  if self.reduction == "sum" then return (first[1] + last[1]) * 0.5 end
+  return ops.stack({ first[1], last[1] }, 2) * 0.5, ops.stack({ first[2], last[2] }, 2)
 end
 
 return SpanLoss
