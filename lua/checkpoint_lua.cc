@@ -1,5 +1,5 @@
-// core.save_checkpoint, load_checkpoint, load_named, compare_unsaved, match_names, open_weights, read_when_made and
-// read_json.
+// core.save_checkpoint, load_checkpoint, load_named, seed_of, compare_unsaved, match_names, open_weights,
+// read_when_made and read_json.
 #include "lua/checkpoint_lua.h"
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/exit_code.h"
 #include "core/base/input_file.h"
@@ -126,16 +127,51 @@ StatusOr<int> Load(lua_State* L, Session& session) {
   return 2;
 }
 
+// A checkpoint as a command names it.
+struct Named {
+  std::string word, recipe, directory;
+  Groups* together = nullptr;  // the ranks that ask for it at the same time; null: this one alone
+
+  StatusOr<std::string> Place() const { return CheckpointPlace(word, recipe, directory); }
+};
+
+// The arguments word, recipe, directory or nil, and together.
+StatusOr<Named> ReadNamed(lua_State* L, Session& session, const std::string& function) {
+  Named named;
+  ASSIGN_OR_RETURN(named.word, ReadString(L, 1, function + ": word"));
+  ASSIGN_OR_RETURN(named.recipe, ReadString(L, 2, function + ": recipe"));
+  if (!lua_isnil(L, 3)) {
+    ASSIGN_OR_RETURN(named.directory, ReadString(L, 3, function + ": directory"));
+  }
+  if (lua_toboolean(L, 4)) named.together = session.groups();
+  return named;
+}
+
+// core.seed_of(word, recipe, directory or nil, together): the seed, or nil
+StatusOr<int> SeedOf(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const Named named, ReadNamed(L, session, "seed_of"));
+  // Rank 0 alone may be able to read it. What is wrong with a checkpoint says who loads it.
+  const auto find = [&]() -> StatusOr<std::string> {
+    const auto place = named.Place();
+    if (!place.ok()) return std::string();
+    const auto from = checkpoint::LoadCheckpoint(*place);
+    if (!from.ok() || (*from)->manifest().run.step == 0) return std::string();
+    return absl::StrCat((*from)->manifest().run.seed);
+  };
+  ASSIGN_OR_RETURN(const std::string text, TextOfFirstRank(named.together, find, "the checkpoint's seed"));
+  int64_t seed = 0;
+  if (absl::SimpleAtoi(text, &seed))
+    lua_pushnumber(L, static_cast<double>(seed));
+  else
+    lua_pushnil(L);
+  return 1;
+}
+
 // core.load_named(word, recipe, directory or nil, together): values, path, step
 StatusOr<int> LoadNamed(lua_State* L, Session& session) {
-  ASSIGN_OR_RETURN(const std::string word, ReadString(L, 1, "load_named: word"));
-  ASSIGN_OR_RETURN(const std::string recipe, ReadString(L, 2, "load_named: recipe"));
-  std::string directory;
-  if (!lua_isnil(L, 3)) {
-    ASSIGN_OR_RETURN(directory, ReadString(L, 3, "load_named: directory"));
-  }
-  Groups* const together = lua_toboolean(L, 4) ? session.groups() : nullptr;
-  const auto find = [&] { return CheckpointPlace(word, recipe, directory); };
+  ASSIGN_OR_RETURN(const Named named, ReadNamed(L, session, "load_named"));
+  Groups* const together = named.together;
+  const auto find = [&] { return named.Place(); };
   ASSIGN_OR_RETURN(const std::string place, TextOfFirstRank(together, find, "the checkpoint"));
   SharedCheckpoint from;
   if (together == nullptr) {
@@ -341,6 +377,7 @@ void OpenCheckpoints(lua_State* L) {
   SetFunctions(L, {{"save_checkpoint", Entry<Save>},
                    {"load_checkpoint", Entry<Load>},
                    {"load_named", Entry<LoadNamed>},
+                   {"seed_of", Entry<SeedOf>},
                    {"recorded_checkpoints", Entry<RecordedCheckpoints>},
                    {"compare_unsaved", Entry<CompareUnsavedValues>},
                    {"match_names", Entry<MatchNames>},

@@ -422,6 +422,10 @@ function core.load_checkpoint(path) end
 ---load the one that rank 0 finds, and get from each other what they cannot read.
 ---@return table<string, Tensor> values, string path, integer step, number unsaved as load_checkpoint's
 function core.load_named(word, recipe, directory, together) end
+---The seed of the training that saved the checkpoint which load_named's arguments mean; nil: none trained it, or it
+---cannot be read.
+---@return integer?
+function core.seed_of(word, recipe, directory, together) end
 ---The directory that a run folder names as that of its checkpoints; nil: they are in the run folder.
 ---@param run string
 ---@return string?

@@ -328,11 +328,31 @@ local function load_weights(recipe, network)
   return step
 end
 
+-- The recipe, as the training that saved --ckpt has read it: with that training's seed, unless the command line gives
+-- one, seed=7. So what the recipe draws for its datasets, as the parts of a split, is the same.
+local function load_as_trained()
+  local recipe, flags = M.load(), core.options
+  parallel_context.share_samples()
+  local given = recipe.origins.seed and recipe.origins.seed ~= "config"  -- a run's config.lua has it anyway
+  local seed = not given and core.seed_of(flags.ckpt, recipe.name, checkpoint_directory(recipe),
+    parallel_context.together())
+  if not seed or seed == recipe.seed then return recipe end
+  if core.speaks() then
+    io.stderr:write(("mslua: %s: seed %d, with which the checkpoint was trained; seed=%d takes the recipe's\n")
+      :format(flags.verb, seed, recipe.seed))
+  end
+  flags.seed = seed
+  core.set_seed(seed)
+  parallel_context.reset_auto_parallel_context()
+  recipe = M.load()
+  parallel_context.share_samples()
+  return recipe
+end
+
 --- `mslua eval R`: metrics on eval_dataset, of the weights in `--ckpt PATH`. Several ranks share the samples. 7 when a
 --- metric is NaN.
 function M.eval()
-  local recipe = M.load()
-  parallel_context.share_samples()
+  local recipe = load_as_trained()
   local dataset = recipe:make_dataset "eval_dataset"
   if not dataset then error(("%s: the recipe has no eval_dataset"):format(core.options.file), 0) end
   local model = model_of(recipe)
@@ -374,7 +394,7 @@ end
 
 --- `mslua predict R FILE...`: what the network gives for files. 7 when results are NaN.
 function M.predict()
-  local recipe = M.load()
+  local recipe = load_as_trained()
   local model, base = for_inference(recipe)
   return require("mslua.predict").run(recipe, base, model)
 end

@@ -122,6 +122,28 @@ def check_remove():
     check(not os.path.exists("runs/b") and not os.path.exists("runs/on"), os.listdir("runs"))
 
 
+def check_seed():
+    """An evaluation has the samples of its training: those that the seed draws for a part, and at the file's top."""
+    with open("parts.lua", "w", encoding="utf-8") as out:
+        out.write("""
+local ms = require "mslua"
+local x = ms.rand { 20, 1 }
+local train, test = ms.dataset.NumpySlicesDataset({ x, ms.zeros { 20, 1 } }):split { 0.8, 0.2 }
+local net = function() return ms.nn.Dense(1, 1, { weight_init = "ones", has_bias = false }) end
+return ms.recipe { name = "parts", dataset = train:batch(4), eval_dataset = test:batch(4), network = net,
+  loss = ms.nn.L1Loss(), optimizer = ms.nn.SGD { learning_rate = 1e-30 }, train = { epochs = 1 },
+  parallel = { parallel_mode = "data_parallel" }, checkpoint = { save_checkpoint_steps = 4 } }
+""")
+    trained = mslua("train", "parts.lua", "--seed", "7", "--out", "runs/parts")
+    loss = [line for line in trained.stdout.splitlines() if line.startswith("eval: ")][0].split("loss ")[1]
+    for ranks in ("1", "2"):
+        found = mslua("eval", "parts.lua", "--ckpt", "runs/parts", "-n", ranks)
+        check(found.stdout == "eval: loss %s\n" % loss and "eval: seed 7, with which" in found.stderr, (loss, found))
+    given = mslua("eval", "parts.lua", "seed=3", "--ckpt", "runs/parts")
+    check(given.returncode == 0 and loss not in given.stdout and "with which" not in given.stderr, given)
+    shutil.rmtree("runs/parts")
+
+
 def main():
     shutil.rmtree(WORK, ignore_errors=True)
     os.makedirs(WORK)
@@ -144,6 +166,7 @@ def main():
     check_list()
     check_compare()
     check_remove()
+    check_seed()
     shutil.rmtree(SOCKETS, ignore_errors=True)
 
 

@@ -296,15 +296,16 @@ local bind_split = args.signature("split", {
 })
 
 --- Parts of the dataset that have no sample in common: `local train, test = ds:split {0.9, 0.1}`. sizes: fractions
---- that add up to 1, or numbers of samples. randomize: which part a sample is in is drawn, by the seed; else the parts
---- follow each other. Call it before shuffle and batch.
+--- that add up to 1, or numbers of samples. randomize: which part a sample is in is drawn once for all parts, by the
+--- seed when the first of them is used; else the parts follow each other. Call it before shuffle and batch.
 ---@return mslua.Dataset ... a dataset for each size
 function Dataset:split(...)
   check_self(self, "split(sizes)")
   local a, parts = bind_split(...), {}
   if #a.sizes < 2 then errors.fail("split: sizes: expected at least two, got %s", errors.show(a.sizes)) end
+  local shared = {}  -- by all parts: the order that is drawn
   for i in ipairs(a.sizes) do
-    parts[i] = with(self, { kind = "part", sizes = a.sizes, part = i, randomize = a.randomize })
+    parts[i] = with(self, { kind = "part", sizes = a.sizes, part = i, randomize = a.randomize, shared = shared })
   end
   return unpack(parts)
 end

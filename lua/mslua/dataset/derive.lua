@@ -204,20 +204,25 @@ local function ends_of(sizes, n)
   return ends
 end
 
--- The samples of one part, in order.
+-- The samples of the list in an order that is drawn.
+local function drawn(list)
+  local draws, place, shuffled = core.rand({ #list }, "float64", "dataset/split"):totable(), {}, {}
+  for i = 1, #list do place[i] = i end
+  table.sort(place, function(a, b)
+    if draws[a] == draws[b] then return a < b end
+    return draws[a] < draws[b]
+  end)
+  for i, at in ipairs(place) do shuffled[i] = list[at] end
+  return shuffled
+end
+
+-- The samples of one part, in order. All parts are of one draw, whatever seed is set between them.
 local function part_of(spec, op)
   local list = left(spec)
   local ends, part = ends_of(op.sizes, #list), {}
   if op.randomize then
-    local draws, place = core.rand({ #list }, "float64", "dataset/split"):totable(), {}
-    for i = 1, #list do place[i] = i end
-    table.sort(place, function(a, b)
-      if draws[a] == draws[b] then return a < b end
-      return draws[a] < draws[b]
-    end)
-    local shuffled = {}
-    for i, at in ipairs(place) do shuffled[i] = list[at] end
-    list = shuffled
+    op.shared.order = op.shared.order or drawn(list)
+    list = op.shared.order
   end
   for i = (ends[op.part - 1] or 0) + 1, ends[op.part] do part[#part + 1] = list[i] end
   table.sort(part)
