@@ -275,7 +275,10 @@ local function mean_of(found, name, samples)
   return mean
 end
 
--- The sums over the rows that count of what a user's metric gives: a tensor [n, ..], or named ones.
+-- The key of a user's table of tensors that the name of an output stands for: numbers are those of a list.
+local function key_of(part) return tonumber(part:match "^%d+$") or part end
+
+-- The sums over the rows that count of what a user's metric gives: a tensor [n, ..], or a table or list of them.
 local function sums_of_rows(name, rows)
   return function(output, label, mask)
     local given, sums = rows(output, label), {}
@@ -285,12 +288,16 @@ local function sums_of_rows(name, rows)
         name, mask.shape[1], errors.show(given))
     end
     for key, values in pairs(given) do
+      if type(key) ~= "number" and type(key) ~= "string" or key_of(tostring(key)) ~= key then
+        errors.fail("metrics: %s.rows: expected a list of tensors, or a table of them by name, got the key %s", name,
+          errors.show(key))
+      end
       local shape = core.kind(values) and values.shape
       if not shape or #shape < 1 or shape[1] ~= mask.shape[1] then
         errors.fail("metrics: %s.rows: %s: expected a tensor with a row for each of the %d rows, got %s", name, key,
           mask.shape[1], shape and errors.show(shape) or errors.show(values))
       end
-      sums[key] = sum_over_rows(wide(values), mask)
+      sums[tostring(key)] = sum_over_rows(wide(values), mask)
     end
     return sums
   end
@@ -343,7 +350,7 @@ function M.finish(list, found, samples, network)
       local sums = {}
       for name, values in pairs(found) do
         local part = name:match("^" .. m.name:gsub("%p", "%%%0") .. "/(.*)$")
-        if part then sums[part] = #values > 1 and values or values[1] end
+        if part then sums[key_of(part)] = #values > 1 and values or values[1] end
       end
       local value = m.finish(sums, samples)
       if type(value) ~= "number" and m.kind ~= "matrix" then
@@ -360,9 +367,10 @@ end
 
 --- Turns `{"loss", "top1", mine = function(output, label) ... end}` into a list with "loss" first. A metric that is no
 --- mean over rows is `{ rows = function(output, label) ... end, finish = function(sums, samples) ... end }`: rows gives
---- a tensor [n, ..] or a table of them by name, and finish gets their sums over the dataset, numbers and flat lists of
---- numbers, and makes one number of them (of one tensor: sums.value). `{ compute = function(network) ... end }` gives a
---- number that does not come from the evaluation's batches, such as BLEU of what the network generates.
+--- a tensor [n, ..], a list of them or a table of them by name. finish gets their sums over the dataset by the same
+--- keys, numbers and flat lists of numbers, and makes one number of them (of one tensor: sums.value).
+--- `{ compute = function(network) ... end }` gives a number that does not come from the evaluation's batches, such as
+--- BLEU of what the network generates.
 ---@param metrics table
 ---@param loss_fn Cell?
 ---@return {name: string, kind: "mean"|"percent"|"matrix", rows?: fun(output, label), map?: fun(mean: number),

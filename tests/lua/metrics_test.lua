@@ -51,6 +51,27 @@ check.case("what a metric of mixed precision gets is float32", function()
   check.equal(seen, "float32")
 end)
 
+check.case("a metric's sums have the keys that its rows have", function()
+  local seen = {}
+  local function metric(rows)
+    return { rows = rows, finish = function(sums)
+      seen[#seen + 1] = sums
+      return 0
+    end }
+  end
+  local names = {
+    a = metric(function(output) return { output * 0 + 1, output:sum(2) * 0 + 2 } end),
+    b = metric(function(output) return { x = output * 0 + 3 } end),
+    c = metric(function(output) return output:sum(2) * 0 + 4 end),
+  }
+  model(nil, names):eval(data(function() return true end))
+  check.equal(seen, { { { ROWS, ROWS }, 2 * ROWS }, { x = { 3 * ROWS, 3 * ROWS } }, { value = 4 * ROWS } })
+  names = { a = metric(function(output) return { [true] = output } end) }
+  check.fails("a.rows: expected a list of tensors, or a table of them by name, got the key true", function()
+    model(nil, names):eval(data(function() return true end))
+  end)
+end)
+
 ---------------------------------------------------------------------------- losses that divide by what they count
 
 -- What the loss says of the given outputs as one batch, and the evaluation of them in batches of 4.
