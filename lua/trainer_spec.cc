@@ -1,6 +1,7 @@
 #include "lua/trainer_spec.h"
 
 #include <cmath>
+#include <cstdio>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -63,6 +64,7 @@ TrainingData DataOf(const DatasetHandle& dataset, std::shared_ptr<const data::Pi
   data.divided = dataset.Divided();
   data.repeated = dataset.Repeated();
   data.feeds = dataset.feeds;
+  data.sharding = dataset.description.sharding();
   return data;
 }
 
@@ -405,6 +407,27 @@ StatusOr<std::shared_ptr<TrainingSpec>> ReadTrainingSpec(lua_State* L, Session& 
   return spec;
 }
 
+// Says, once for a dataset, where an evaluation does not count every sample once.
+static void NoteWhatCounts(DatasetHandle& dataset, const data::Pipeline& pipeline) {
+  if (std::exchange(dataset.noted, true)) return;
+  const auto note = [](const std::string& text) { std::fprintf(stderr, "mslua: note: eval: %s\n", text.c_str()); };
+  const int64_t shards = dataset.description.sharding().num_shards, size = pipeline.source_size();
+  if (shards > 0 && dataset.feeds > 1 && size % shards != 0) {
+    note(absl::StrCat(shards - size % shards, " of ", size, " samples count twice, since num_shards = ", shards,
+                      " makes parts of equal length: leave num_shards out, and the ranks share the samples"));
+  }
+  if (dataset.Repeated()) {
+    note(absl::StrCat("each of ", dataset.feeds, " ranks runs the iterator whole: a sample counts ", dataset.feeds,
+                      " times in sums and in confusion_matrix, unless the iterator looks at "
+                      "ms.communication.get_rank(); function(i) with length is shared among the ranks"));
+  }
+  if (pipeline.left_out() > 0) {
+    note(absl::StrCat(pipeline.left_out(), " samples that fill no batch",
+                      dataset.Divided() ? absl::StrCat(" of all ", dataset.feeds, " ranks") : "",
+                      " are left out: with drop_remainder = false all count"));
+  }
+}
+
 StatusOr<TrainingData> OpenEval(Session& session, DatasetHandle& dataset) {
   const bool whole = session.state().view != nullptr;
   const auto feeds = session.feeds, feed = session.feed;
@@ -413,6 +436,7 @@ StatusOr<TrainingData> OpenEval(Session& session, DatasetHandle& dataset) {
   session.feeds = feeds;
   session.feed = feed;
   RETURN_IF_ERROR(pipeline.status());
+  if (session.state().rank == 0) NoteWhatCounts(dataset, **pipeline);
   return DataOf(dataset, *std::move(pipeline));
 }
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "core/base/atomic_file.h"
 #include "core/base/exit_code.h"
@@ -40,6 +41,25 @@
 namespace mslua {
 namespace {
 
+// Says so where the parts that ranks have chosen by hand, number r that of rank r, are not one for each of them.
+void NoteShards(const std::vector<data::Sharding>& shards) {
+  const auto ranks = static_cast<int64_t>(shards.size());
+  std::vector<bool> read(shards.size(), false);
+  bool suits = true;
+  std::string which;
+  for (int64_t r = 0; r < ranks; ++r) {
+    const data::Sharding& s = shards[static_cast<size_t>(r)];
+    suits &= s.num_shards == ranks && !read[static_cast<size_t>(s.shard_id)];
+    if (suits) read[static_cast<size_t>(s.shard_id)] = true;
+    absl::StrAppend(&which, r > 0 ? "; " : "", "rank ", r, ": num_shards = ", s.num_shards,
+                    ", shard_id = ", s.shard_id);
+  }
+  if (suits) return;
+  PrintNote(absl::StrCat("the parts of the dataset are not one for each of ", ranks, " ranks (", which,
+                         "), so that some samples are read by several ranks or by none: give num_shards = ", ranks,
+                         ", shard_id = ms.communication.get_rank(), or leave both out"));
+}
+
 // Ranks that train together make as many steps of batches of one type: FailedPrecondition where they do not. A warning
 // where they read different data all the same: their files may be of different versions.
 Status CompareDatasets(Groups& groups, const TrainingData& data) {
@@ -48,12 +68,18 @@ Status CompareDatasets(Groups& groups, const TrainingData& data) {
     if (s > 0) absl::StrAppend(&steps, " or");
     for (const data::Column& c : data.pipeline->schema(s)) absl::StrAppend(&steps, " ", c.name, " ", ToString(c.type));
   }
-  const std::string mine = absl::StrCat(steps, "\n", data.source, ", ", data.pipeline->source_size(), " samples");
+  const std::string mine = absl::StrCat(steps, "\n", data.source, ", ", data.pipeline->source_size(), " samples\n",
+                                        data.sharding.num_shards, "\n", data.sharding.shard_id);
   ASSIGN_OR_RETURN(const auto all, GatherTexts(groups, mine, "the data sets"));
   const std::vector<std::string> first = absl::StrSplit(all[0], '\n');
-  for (size_t r = 1; r < all.size(); ++r) {
-    if (all[r] == all[0]) continue;
+  std::vector<data::Sharding> shards;
+  for (size_t r = 0; r < all.size(); ++r) {
     const std::vector<std::string> other = absl::StrSplit(all[r], '\n');
+    data::Sharding sharding;
+    if (!absl::SimpleAtoi(other[2], &sharding.num_shards) || !absl::SimpleAtoi(other[3], &sharding.shard_id))
+      return absl::InternalError(absl::StrCat("the dataset of rank ", r, ": ", all[r]));
+    shards.push_back(sharding);
+    if (other[0] == first[0] && other[1] == first[1]) continue;
     const std::string what = absl::StrCat("the data set of rank ", r, " (", other[1], ", ", other[0],
                                           ") is not that of rank 0 (", first[1], ", ", first[0], ")");
     if (other[0] != first[0]) {
@@ -64,6 +90,7 @@ Status CompareDatasets(Groups& groups, const TrainingData& data) {
     }
     if (groups.rank() == 0) absl::FPrintF(stderr, "mslua: warning: %s\n", what);
   }
+  if (groups.rank() == 0 && data.sharding.num_shards > 0 && data.feeds == groups.size()) NoteShards(shards);
   return absl::OkStatus();
 }
 

@@ -34,6 +34,7 @@ struct TrainingData {
   bool divided = false;   // each of `feeds` ranks gets a part of a global batch
   bool repeated = false;  // every rank gets the same samples: a sequence, of which nobody can take a part
   int64_t feeds = 1;
+  data::Sharding sharding;  // by hand
 };
 
 // The values of an evaluation's metrics, and those that are tables of numbers, as JSON.

@@ -170,6 +170,7 @@ StatusOr<Order> Order::Make(int64_t size, Sharding sharding, const std::vector<O
       }
       n *= count;
       groups *= count;
+      order.left_out_ *= count;
       passes *= count;
     } else if (std::holds_alternative<TakeOp>(op)) {
       *elements = std::min(*elements, count);
@@ -205,6 +206,7 @@ Status Order::AddBatch(const BatchOp& op, size_t name, int64_t n, int64_t* group
   }
   *groups = op.drop_remainder ? n / rows : (n + rows - 1) / rows;
   full_ = n % rows == 0;
+  left_out_ = op.drop_remainder ? n % rows : 0;
   batch_ = std::make_shared<const BatchOp>(op);
   shapes_ = {{op.size, -1, *groups}};
   ops_.push_back(op);
@@ -244,11 +246,13 @@ Status Order::AddBuckets(const BatchOp& op, size_t name, const std::function<std
   }
   batch_ = std::make_shared<const BatchOp>(op);
   for (size_t b = 0; b < buckets.sizes.size(); ++b) shape_of_.push_back(static_cast<uint32_t>(b));
+  left_out_ = static_cast<int64_t>(first.samples.size());
   AppendBuckets(op, 0, &first);
   std::vector<int64_t> batches(buckets.sizes.size(), 0);
   full_ = true;
   for (const EpochOrder::Group& group : first.groups) {
     ++batches[group.shape];
+    left_out_ -= group.count;
     full_ &= group.count == buckets.sizes[group.shape] * feeds_;
   }
   *groups = static_cast<int64_t>(first.groups.size());

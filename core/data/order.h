@@ -45,6 +45,8 @@ class Order {
   int64_t groups() const { return groups_; }
   // Whether no batch is truncated: none may be, or the samples divide.
   bool full_batches() const { return batch_ != nullptr && (batch_->drop_remainder || full_); }
+  // Samples of an epoch that drop_remainder leaves out.
+  int64_t left_out() const { return left_out_; }
   // Of the batches: with buckets one for each bucket that has any, from the longest on; else one.
   const std::vector<BatchShape>& shapes() const { return shapes_; }
 
@@ -79,6 +81,7 @@ class Order {
   std::vector<uint32_t> shape_of_;  // of each bucket
   int64_t feeds_ = 1;
   int64_t groups_ = 0;
+  int64_t left_out_ = 0;
   bool full_ = false;
 };
 
