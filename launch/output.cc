@@ -20,19 +20,23 @@ namespace {
 
 constexpr size_t kFull = 1 << 20;  // bytes
 
-}  // namespace
-
-Status LossOfOutput(int error) {
-  if (error == 0 || error == EPIPE) return absl::OkStatus();
-  return WithExitCode(absl::DataLossError(absl::StrCat("standard output: ", std::strerror(error),
+Status Lost(absl::string_view why) {
+  return WithExitCode(absl::DataLossError(absl::StrCat("standard output: ", why,
                                                        ": a part of what was printed is lost; free space there, or "
                                                        "print to another place, and run the command again")),
                       kExitStorage);
 }
 
+}  // namespace
+
+Status LossOfOutput(int error) {
+  if (error == 0 || error == EPIPE) return absl::OkStatus();
+  return Lost(std::strerror(error));
+}
+
 Status FlushStandardOutput() {
   if (std::fflush(stdout) != 0) return LossOfOutput(errno);
-  return LossOfOutput(std::ferror(stdout) != 0 ? EIO : 0);
+  return std::ferror(stdout) == 0 ? absl::OkStatus() : Lost("a write failed");  // earlier, and its errno is gone
 }
 
 struct Output::State {

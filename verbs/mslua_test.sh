@@ -292,7 +292,7 @@ expect "train" 0 "eval: epoch 2, loss "
 for n in 1 2; do
   out=$("$program" train recipe.lua -n $n --fast-dev-run 2>&1 >/dev/full)
   code=$?
-  expect "training of $n ranks to a full device" 9 "mslua: error: standard output: No space left on device"
+  expect "training of $n ranks to a full device" 9 ": a part of what was printed is lost; free space there"
 done
 run train recipe.lua train.epochs=3 --resume
 expect "resume" 0 "epoch: 3 step: 2, loss is "
