@@ -137,7 +137,7 @@ int RunCheckpoint(const cli::CommandLine& command) {
   if (words[0] == "merge") {
     // Whatever ranks wrote it in whatever parts: one file of whole tensors.
     const Status merged = checkpoint::MergeCheckpoint(words[1], words[2]);
-    return Report(merged, merged.ok() ? 0 : kExitStorage);
+    return Report(merged, merged.ok() || absl::IsInvalidArgument(merged) ? 0 : kExitStorage);
   }
   if (words[0] == "reshard") {
     const Status done = Reshard(words[1], words[2], words[3]);

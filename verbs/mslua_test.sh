@@ -323,6 +323,14 @@ run ckpt show net-1_8.ckpt
 expect "ckpt show of the resharded folder" 0 "moments."
 run ckpt reshard net-1_8.ckpt other.ckpt two
 expect "ckpt reshard" 2 "expected a number of ranks, got 'two'"
+mkdir models && echo weights > models/w.bin
+run ckpt reshard net-1_8.ckpt models 2
+expect "ckpt reshard onto a folder of something else" 2 "models is a folder without MANIFEST.json, and thus no"
+[ -f models/w.bin ] || { echo "ckpt reshard deleted a folder that is no checkpoint"; failed=1; }
+run ckpt reshard "$folder" "$folder" 2
+expect "ckpt reshard onto its source" 2 "contains what is read"
+run ckpt merge net-1_8.ckpt net-1_8.ckpt/rank_0.safetensors
+expect "ckpt merge into its source" 2 "lies inside what is read"
 # A damaged checkpoint has one exit code, whatever reads it.
 cp -r net-1_8.ckpt damaged.ckpt
 echo damaged > damaged.ckpt/MANIFEST.json
