@@ -107,13 +107,16 @@ Training::~Training() {
 StatusOr<double> Training::Run() {
   auto loss = TrainToEnd();
   done_ = loss.ok();
-  directory_.RecordOutcome(loss.status(), trainer_ == nullptr ? resuming_.state().step : trainer_->state().step);
+  // A training that fails early has not placed its trainer yet.
+  const int64_t step = trainer_ == nullptr ? 0 : trainer_->state().step;
+  directory_.RecordOutcome(loss.status(), std::max(step, resuming_.state().step));
   return loss;
 }
 
 Status Training::Profile(int64_t steps, bool steps_only, bool json, const std::string& trace) {
   spec_.options.check_loss = false;  // random data may diverge
   RETURN_IF_ERROR(Prepare());
+  RETURN_IF_ERROR(MakeTrainer());
   if (data_.pipeline->shapes() > 1) {
     return WithExitCode(absl::InvalidArgumentError(absl::StrCat(
                             "prof: batches of the dataset have ", data_.pipeline->shapes(),
@@ -131,7 +134,9 @@ Status Training::Profile(int64_t steps, bool steps_only, bool json, const std::s
 
 StatusOr<double> Training::TrainToEnd() {
   RETURN_IF_ERROR(Prepare());
+  // Before the records: a checkpoint that does not fit leaves the run folder as it is.
   RETURN_IF_ERROR(resuming_.Restore(names_, parts_, GlobalRows(), progress().steps_per_epoch));
+  RETURN_IF_ERROR(MakeTrainer());
   RETURN_IF_ERROR(AddHooks());
   if (spec_.broadcast && !resuming_.from_memory())
     RETURN_IF_ERROR(BroadcastParameters(*rank_.state, *spec_.graph, resuming_.checkpoint() != nullptr));
@@ -196,6 +201,10 @@ Status Training::Prepare() {
         "GeneratorDataset: every rank runs the iterator whole, so that all see the same samples unless it looks at "
         "ms.communication.get_rank(); function(i) with length is shared among the ranks");
   }
+  return absl::OkStatus();
+}
+
+Status Training::MakeTrainer() {
   RETURN_IF_ERROR(WithExitCode(OpenRecords(), kExitStorage));
   progress().console = console_.get();
   ASSIGN_OR_RETURN(std::vector<ScheduledScalar> scalars, Scalars());

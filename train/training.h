@@ -38,8 +38,10 @@ class Training {
 
  private:
   StatusOr<double> TrainToEnd();
-  // Data, step, trainer.
+  // Data, step, the checkpoint to resume from.
   Status Prepare();
+  // Records, trainer.
+  Status MakeTrainer();
   Status OpenData();
   Status ComparePrograms() const;
   Status OpenRecords();
