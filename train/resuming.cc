@@ -261,7 +261,8 @@ Status Resuming::Restore(const TensorNames& names, const TensorParts& parts, int
   RestoreReport report;
   RETURN_IF_ERROR(WithExitCode(ReadCheckpoint(names, parts, rows, steps_per_epoch, &report), kExitStorage));
   const double saved = CounterOf(checkpoint()->manifest().run.counters, kUnsavedCounter, 0);
-  RETURN_IF_ERROR(WithExitCode(CompareUnsaved(saved, unsaved_, checkpoint()->path()), kExitStorage));
+  RETURN_IF_ERROR(WithExitCode(
+      CompareUnsaved(saved, unsaved_, checkpoint()->path(), spec_.parameters, spec_.parameter_names), kExitStorage));
   if (!checkpoint()->note().empty()) PrintNote(checkpoint()->note());
   const GlobalView* const view = rank_.state->view.get();
   const bool has_all = view == nullptr || view->stages() == 1;  // else the other stages have the rest

@@ -313,6 +313,15 @@ Hook* Training::Add(std::unique_ptr<Hook> hook) {
   return h;
 }
 
+// Whether the step changes a value that checkpoints leave out.
+bool Training::UpdatesUnsaved() const {
+  const auto& outputs = executable_->graph().outputs;
+  return std::any_of(spec_.parameters.begin(), spec_.parameters.end(), [&](const auto& p) {
+    const std::string key = KeyOf(*rank_.state, *p);
+    return !p->saved && std::any_of(outputs.begin(), outputs.end(), [&](const auto& o) { return o.updates == key; });
+  });
+}
+
 Status Training::AddHooks() {
   progress().planned.clear();  // of an earlier training of this specification
   Add(std::make_unique<EpochHook>(&progress(), spec_.time_every, spec_.time_steps, spec_.log_epochs));
@@ -320,7 +329,12 @@ Status Training::AddHooks() {
   if (loss_scale_ != nullptr) trainer_->AddHook(loss_scale_.get());
   if (spec_.graph->clips_norm && HasGradNorm(*executable_))  // of several pipeline stages, not all have it
     Add(std::make_unique<ClipHook>(&progress(), FindOutput(spec_.graph->graph, "finite")));
-  if (resuming_.unsaved() != 0) Add(std::make_unique<UnsavedHook>(resuming_.unsaved()));
+  if (resuming_.unsaved() != 0) {
+    // Frozen ones may be many and large: their digest is computed once.
+    Add(std::make_unique<UnsavedHook>([this, changes = UpdatesUnsaved()]() -> StatusOr<double> {
+      return changes ? DigestOfUnsaved(*rank_.state, spec_.parameters, spec_.parameter_names) : resuming_.unsaved();
+    }));
+  }
   std::unique_ptr<MetricsHook> metrics;
   if (!directory_.path().empty() && first()) {
     ASSIGN_OR_RETURN(metrics, WithExitCode(MakeMetrics(), kExitStorage));

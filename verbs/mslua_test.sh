@@ -349,6 +349,32 @@ run train recipe.lua --out fresh --resume --fast-dev-run
 expect "resume of nothing, saving nothing" 9 "no checkpoint at fresh/ckpt: "
 run train recipe.lua --out "$folder" --resume --fast-dev-run train.epochs=9
 expect "resume, saving nothing" 0 "at step 8"
+# What a checkpoint leaves out has its initial value in a run that resumes: training must not have changed it.
+cat >unsaved.lua <<'EOF'
+local ms = require "mslua"
+local nn, trained = ms.nn, ms.params { trained = true }.trained
+local x = ms.rand({ 16, 3 }, ms.float32, "x")
+return ms.recipe {
+  name = "unsaved", dataset = ms.dataset.NumpySlicesDataset({ x, x }):batch(8),
+  network = function()
+    local net = nn.SequentialCell { nn.Dense(3, 4), nn.Dense(4, 3) }
+    for _, p in ipairs(net:get_parameters()) do
+      if p.name == "1.weight" then p.saved, p.requires_grad = false, ms.params { trained = true }.trained end
+    end
+    return net
+  end,
+  loss = nn.MSELoss(), optimizer = nn.Momentum { learning_rate = 0.01, momentum = 0.9 }, train = { epochs = 1 },
+  checkpoint = { save_checkpoint_steps = 2 },
+}
+EOF
+run train unsaved.lua --out trained
+expect "training what is not saved" 0 ""
+run train unsaved.lua --out trained --resume train.epochs=2
+expect "resume without what training has changed" 9 "leaves out the values of 1.weight (saved = false), and was saved"
+run train unsaved.lua --out frozen trained=false
+expect "a frozen parameter that is not saved" 0 ""
+run train unsaved.lua --out frozen --resume train.epochs=2 trained=false
+expect "resume with a frozen parameter that is not saved" 0 "epoch: 2"
 run eval recipe.lua --ckpt nowhere
 expect "eval of no checkpoint" 9 "no checkpoint at nowhere: there is no such file or folder"
 # Flags that cannot have an effect are refused before the training, not after it.
