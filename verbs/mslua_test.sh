@@ -349,6 +349,12 @@ run train recipe.lua --out fresh --resume --fast-dev-run
 expect "resume of nothing, saving nothing" 9 "no checkpoint at fresh/ckpt: "
 run train recipe.lua --out "$folder" --resume --fast-dev-run train.epochs=9
 expect "resume, saving nothing" 0 "at step 8"
+# Who reads the newest of several says which are damaged.
+mkdir newest && cp -r net-1_8.ckpt newest/net-1_7.ckpt && cp -r damaged.ckpt newest/net-1_9.ckpt
+for words in "show newest" "merge newest newest.safetensors" "reshard newest newest.ckpt 2"; do
+  run ckpt $words
+  expect "ckpt $words" 0 "mslua: note: passed over newest/net-1_9.ckpt ("
+done
 # What a checkpoint leaves out has its initial value in a run that resumes: training must not have changed it.
 cat >unsaved.lua <<'EOF'
 local ms = require "mslua"
