@@ -38,11 +38,12 @@ void PrintCheckpoint(const checkpoint::Checkpoint& c, bool json) {
   int64_t bytes = 0;
   for (const auto& t : c.manifest().tensors) bytes += t.type.bytes();
   const auto& run = c.manifest().run;
+  const int64_t epoch = run.step == 0 ? 0 : checkpoint::EpochInName(run.epoch, run.data_batch);
   if (json) {
     std::printf(
         "{\"path\": %s, \"job\": %s, \"epoch\": %lld, \"step\": %lld, \"tensors\": %zu, \"bytes\": %lld, "
         "\"missing\": %s}\n",
-        JsonString(c.path()).c_str(), JsonString(run.job).c_str(), static_cast<long long>(run.epoch),
+        JsonString(c.path()).c_str(), JsonString(run.job).c_str(), static_cast<long long>(epoch),
         static_cast<long long>(run.step), c.manifest().tensors.size(), static_cast<long long>(bytes),
         c.has_all() ? "null" : JsonString(c.MissingText()).c_str());
   } else {

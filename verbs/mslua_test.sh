@@ -309,6 +309,8 @@ run ckpt show "$folder/ckpt"
 expect "ckpt show" 0 "moments."
 run ckpt ls "$folder"
 expect "ckpt ls of a run folder" 0 "step 8"
+run ckpt ls "$folder" --json
+expect "ckpt ls counts epochs from 1" 0 '"epoch": 4, "step": 8'
 run ckpt verify "$folder"
 expect "ckpt verify of a run folder" 0 "_8.ckpt: ok"
 run eval recipe.lua --ckpt "$folder"

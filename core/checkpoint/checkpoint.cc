@@ -246,6 +246,8 @@ std::string CheckpointPath(const std::string& directory, const std::string& pref
   return absl::StrCat(directory, "/", prefix, "-", epoch, "_", step, kSuffix);
 }
 
+int64_t EpochInName(int64_t epochs, int64_t steps) { return steps == 0 && epochs > 0 ? epochs : epochs + 1; }
+
 StatusOr<std::vector<CheckpointName>> ListCheckpoints(const std::string& directory) {
   if (!IsFolder(directory)) return absl::NotFoundError(absl::StrCat("there is no directory ", directory));
   std::vector<CheckpointName> found;

@@ -35,6 +35,8 @@ struct CheckpointName {
 };
 // "<directory>/<prefix>-<epoch>_<step>.ckpt"
 std::string CheckpointPath(const std::string& directory, const std::string& prefix, int64_t epoch, int64_t step);
+// The epoch in the name, from 1, after `epochs` whole ones and `steps` of the next: at an epoch's end that epoch.
+int64_t EpochInName(int64_t epochs, int64_t steps);
 // The checkpoint folders of `directory` that have a manifest: those whose manifest is damaged, then the newest and its
 // lineage, newest first, then those of other lineages, the latest saved first (Lineage::generation). What manifests
 // without a lineage describe comes last: by (epoch, step) within a prefix, the prefixes by their latest writing. Of

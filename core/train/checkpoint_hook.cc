@@ -19,11 +19,6 @@
 namespace mslua {
 namespace {
 
-// The tutorials' name: the epoch that runs, from 1, and the step within it.
-int64_t EpochInName(const TrainState& state) {
-  return state.step_in_epoch == 0 && state.epoch > 0 ? state.epoch : state.epoch + 1;
-}
-
 constexpr char kGood = '+', kBad = '-';  // first bytes of texts that ranks give each other
 
 // The ranks' texts without their first byte; an error that names the first rank whose text is kBad, of those that lead
@@ -183,7 +178,8 @@ Status CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainS
   if (options_.write_records) options_.write_records();
   NoteFailure(saver_.Wait());  // an earlier save's, which is not to be taken for this one's
   const checkpoint::RunState run = NextRun(state);
-  const std::string path = keeper == nullptr ? "" : keeper->PathFor(EpochInName(state), state.step);
+  const std::string path =
+      keeper == nullptr ? "" : keeper->PathFor(checkpoint::EpochInName(state.epoch, state.step_in_epoch), state.step);
   if (keeper == keeper_.get()) {
     last_path_ = path;
     saved_ = false;
@@ -296,7 +292,8 @@ StatusOr<std::string> CheckpointHook::SaveNow(const TrainState& state, const std
   }
   RETURN_IF_ERROR(SaveTo(keeper.get(), state));
   RETURN_IF_ERROR(saver_.Wait());
-  return keeper == nullptr ? "" : keeper->PathFor(EpochInName(state), state.step);
+  return keeper == nullptr ? ""
+                           : keeper->PathFor(checkpoint::EpochInName(state.epoch, state.step_in_epoch), state.step);
 }
 
 StatusOr<std::map<std::string, std::string>> CheckpointHook::CompareVarying(std::vector<KeptTensor>* first) const {
