@@ -357,6 +357,28 @@ for words in "show newest" "merge newest newest.safetensors" "reshard newest new
   run ckpt $words
   expect "ckpt $words" 0 "mslua: note: passed over newest/net-1_9.ckpt ("
 done
+# After an error rank 0 saves without the other ranks' running statistics.
+cat >norm.lua <<'EOF'
+local ms = require "mslua"
+local nn = ms.nn
+local stop = ms.params { stop = 0 }.stop
+local Stop = ms.Callback:extend "Stop"
+function Stop:on_train_step_end(c)
+  if c.global_step == stop and ms.communication.get_rank() == 0 then error "stop" end
+end
+local x = ms.rand({ 16, 3 }, ms.float32, "x")
+return ms.recipe {
+  name = "norm", dataset = ms.dataset.NumpySlicesDataset({ x, x }):batch(4), train = { epochs = 2 },
+  network = function() return nn.SequentialCell { nn.Dense(3, 4), nn.BatchNorm1d(4), nn.Dense(4, 3) } end,
+  loss = nn.MSELoss(), optimizer = nn.Momentum { learning_rate = 0.01, momentum = 0.9 }, callbacks = { Stop() },
+  parallel = { parallel_mode = "data_parallel", gradients_mean = true },
+  checkpoint = { save_checkpoint_steps = 100, exception_save = true },
+}
+EOF
+run train norm.lua -n 2 --out norm stop=3
+expect "exception_save of two ranks" 2 "has the running statistics of rank 0 alone"
+run train norm.lua -n 2 --out norm --resume
+expect "resume of what rank 0 saved alone" 0 "the other ranks take 1.moving_mean, 1.moving_variance from rank 0"
 # What a checkpoint leaves out has its initial value in a run that resumes: training must not have changed it.
 cat >unsaved.lua <<'EOF'
 local ms = require "mslua"

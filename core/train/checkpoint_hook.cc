@@ -177,7 +177,7 @@ checkpoint::RunState CheckpointHook::NextRun(const TrainState& state) {
 Status CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainState& state) {
   if (options_.write_records) options_.write_records();
   NoteFailure(saver_.Wait());  // an earlier save's, which is not to be taken for this one's
-  const checkpoint::RunState run = NextRun(state);
+  checkpoint::RunState run = NextRun(state);
   const std::string path =
       keeper == nullptr ? "" : keeper->PathFor(checkpoint::EpochInName(state.epoch, state.step_in_epoch), state.step);
   if (keeper == keeper_.get()) {
@@ -191,6 +191,7 @@ Status CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainS
       // Without them a run that resumes would differ, so an earlier checkpoint is the better one.
       ASSIGN_OR_RETURN(kept, GatherVarying());
     } else if (options_.writes) {
+      run.counters[kFirstRankCounter] = 1;
       notice_(absl::StrCat("the checkpoint of step ", state.step,
                            " has the running statistics of rank 0 alone, since training ended by an error: a run that "
                            "resumes from it differs in the last digits"));
