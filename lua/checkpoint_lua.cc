@@ -207,7 +207,7 @@ StatusOr<int> CompareUnsavedValues(lua_State* L, Session& session) {
   std::vector<std::string> names;
   for (const auto& p : parameters) names.push_back(p->name);
   ASSIGN_OR_RETURN(const double here, DigestOfUnsaved(session.state(), parameters, names));
-  RETURN_IF_ERROR(WithExitCode(CompareUnsaved(saved, here, path), kExitStorage));
+  RETURN_IF_ERROR(WithExitCode(CompareUnsaved(saved, here, path, parameters, names), kExitStorage));
   return 0;
 }
 

@@ -22,6 +22,7 @@
 #include "core/files/record_file.h"
 #include "core/step/global_view.h"
 #include "core/train/agreement.h"
+#include "core/train/checkpoint_hook.h"
 #include "train/notice.h"
 #include "train/recoveries.h"
 #include "train/run_folder.h"
@@ -261,7 +262,8 @@ Status Resuming::Restore(const TensorNames& names, const TensorParts& parts, int
   RestoreReport report;
   RETURN_IF_ERROR(WithExitCode(ReadCheckpoint(names, parts, rows, steps_per_epoch, &report), kExitStorage));
   const double saved = CounterOf(checkpoint()->manifest().run.counters, kUnsavedCounter, 0);
-  RETURN_IF_ERROR(WithExitCode(CompareUnsaved(saved, unsaved_, checkpoint()->path()), kExitStorage));
+  RETURN_IF_ERROR(WithExitCode(
+      CompareUnsaved(saved, unsaved_, checkpoint()->path(), spec_.parameters, spec_.parameter_names), kExitStorage));
   if (!checkpoint()->note().empty()) PrintNote(checkpoint()->note());
   const GlobalView* const view = rank_.state->view.get();
   const bool has_all = view == nullptr || view->stages() == 1;  // else the other stages have the rest
@@ -284,7 +286,23 @@ Status Resuming::Restore(const TensorNames& names, const TensorParts& parts, int
   }
   absl::FPrintF(stderr, "mslua: resuming from %s at step %d\n", checkpoint()->path(), state_.step);
   NoteDifferences();
+  NoteOtherRanks(names, parts);
   return absl::OkStatus();
+}
+
+// What a checkpoint that rank 0 saved alone lacks.
+void Resuming::NoteOtherRanks(const TensorNames& names, const TensorParts& parts) const {
+  if (CounterOf(checkpoint()->manifest().run.counters, kFirstRankCounter, 0) == 0) return;
+  std::vector<std::string> missing;
+  for (const auto& [key, name] : names) {
+    const auto part = parts.find(key);
+    if (part != parts.end() && part->second.varies) missing.push_back(name);
+  }
+  if (missing.empty()) return;
+  std::sort(missing.begin(), missing.end());
+  PrintNote(absl::StrCat(checkpoint()->path(), " was saved by rank 0 alone, after an error: the other ranks take ",
+                         absl::StrJoin(missing, ", "),
+                         " from rank 0, and the steps that follow differ in the last digits"));
 }
 
 // What makes the steps that follow others than those of the run that was saved.

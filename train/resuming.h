@@ -80,6 +80,7 @@ class Resuming {
   Status CompareSteps() const;
   StatusOr<double> UnsavedDigest(const TensorParts& parts) const;
   void NoteDifferences() const;
+  void NoteOtherRanks(const TensorNames& names, const TensorParts& parts) const;
 
   const TrainingSpec& spec_;
   const TrainingRank& rank_;

@@ -74,14 +74,13 @@ Status RunDirectory::Take() {
   if (!lock_->locked())
     PrintNote(absl::StrCat(path_, ": this file system has no locks: start no second training there"));
   RemoveLeftovers(path_);
-  unlink(Outcome().c_str());  // of the training before
   return absl::OkStatus();
 }
 
 std::string RunDirectory::Outcome() const { return absl::StrCat(path_, "/", kRunOutcome); }
 
 void RunDirectory::RecordOutcome(const Status& outcome, int64_t step) const {
-  if (lock_ == nullptr) return;
+  if (lock_ == nullptr || !settled_) return;
   const char* const state = outcome.ok() ? "done" : absl::IsCancelled(outcome) ? "stopped" : "failed";
   std::string text = absl::StrCat("{\"state\":\"", state, "\",\"step\":", step);
   if (!outcome.ok()) absl::StrAppend(&text, ",\"cause\":", JsonString(outcome.message()));
@@ -97,8 +96,10 @@ Status RunDirectory::RecordLaunch() const {
   return WriteFileAtomically(absl::StrCat(path_, "/rank_", rank_.state->rank, ".env"), text);
 }
 
-Status RunDirectory::SettleEarlierRecords(const Beginning& beginning) const {
+Status RunDirectory::SettleEarlierRecords(const Beginning& beginning) {
   if (path_.empty()) return absl::OkStatus();
+  settled_ = true;
+  if (lock_ != nullptr) unlink(Outcome().c_str());          // of the training before
   const bool begins = rank_.written->insert(path_).second;  // else this process has trained before
   if (beginning.run != nullptr) return CutBackRecords(*beginning.run, beginning.steps_per_epoch);
   if (!begins || beginning.kept) return absl::OkStatus();

@@ -30,7 +30,8 @@ class RunDirectory {
 
   // rank_<r>.env: what this rank was started with.
   Status RecordLaunch() const;
-  // How the training ended, for who looks at the folder later. Where it was taken.
+  // How the training ended, for who looks at the folder later. Writes nothing before SettleEarlierRecords: until then
+  // the records are those of the training before, and so is how it ended.
   void RecordOutcome(const Status& outcome, int64_t step) const;
   // What is in the folder already: a training that resumes from a checkpoint continues it, `run`; else one that begins
   // has it out of its way. `kept`: it resumes from memory; `same_job`: the folder is of this job, which starts again.
@@ -39,7 +40,8 @@ class RunDirectory {
     bool kept = false, same_job = false;
     int64_t steps_per_epoch = 1;
   };
-  Status SettleEarlierRecords(const Beginning& beginning) const;
+  // The outcome of the training before is removed.
+  Status SettleEarlierRecords(const Beginning& beginning);
 
   // Removes the folder where this training has made it.
   void RemoveIfNew();
@@ -53,6 +55,7 @@ class RunDirectory {
   const TrainingRank& rank_;
   std::string path_;
   bool made_ = false;
+  bool settled_ = false;  // the records are this training's
   std::unique_ptr<FileLock> lock_;
 };
 

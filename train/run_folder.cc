@@ -78,15 +78,16 @@ bool IsNumber(absl::string_view text) {
 }  // namespace
 
 bool IsNameOfRun(const std::string& name) {
-  static constexpr absl::string_view kNames[] = {
-      kRunCheckpoints, kRunMetrics, kRunMatrices, kRunSamples, kRunEvents, kRunLock, kRunOutcome, kRunTraces,
-      kRunPictures, kSummaries, kSummaryPictures, "config.lua", "attach", checkpoint::kCheckpointDirectoryFile,
-      // of the recipe's tokenizer
-      "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
-      "merges.txt", "vocab.txt", "tokenizer.model"};
+  static constexpr absl::string_view kNames[] = {kRunCheckpoints,  kRunMetrics,
+                                                 kRunMatrices,     kRunSamples,
+                                                 kRunEvents,       kRunLock,
+                                                 kRunOutcome,      kRunTraces,
+                                                 kRunPictures,     kSummaries,
+                                                 kSummaryPictures, "config.lua",
+                                                 "attach",         checkpoint::kCheckpointDirectoryFile};
   if (std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames)) return true;
   absl::string_view rest = name;
-  if (absl::StartsWith(rest, kRunTensorBoard) || absl::EndsWith(rest, ".tiktoken") || IsTemporaryName(rest))
+  if (absl::StartsWith(rest, kRunTensorBoard) || checkpoint::IsCompanionName(rest) || IsTemporaryName(rest))
     return true;
   if (absl::ConsumePrefix(&rest, kRunEarlier)) return IsNumber(rest);
   if (!absl::ConsumePrefix(&rest, "rank_")) return false;

@@ -134,13 +134,16 @@ Training::~Training() {
 StatusOr<double> Training::Run() {
   auto loss = TrainToEnd();
   done_ = loss.ok();
-  directory_.RecordOutcome(loss.status(), trainer_ == nullptr ? resuming_.state().step : trainer_->state().step);
+  // A training that fails early has not placed its trainer yet.
+  const int64_t step = trainer_ == nullptr ? 0 : trainer_->state().step;
+  directory_.RecordOutcome(loss.status(), std::max(step, resuming_.state().step));
   return loss;
 }
 
 Status Training::Profile(int64_t steps, bool steps_only, bool json, const std::string& trace) {
   spec_.options.check_loss = false;  // random data may diverge
   RETURN_IF_ERROR(Prepare());
+  RETURN_IF_ERROR(MakeTrainer());
   if (data_.pipeline->shapes() > 1) {
     return WithExitCode(absl::InvalidArgumentError(absl::StrCat(
                             "prof: batches of the dataset have ", data_.pipeline->shapes(),
@@ -158,7 +161,9 @@ Status Training::Profile(int64_t steps, bool steps_only, bool json, const std::s
 
 StatusOr<double> Training::TrainToEnd() {
   RETURN_IF_ERROR(Prepare());
+  // Before the records: a checkpoint that does not fit leaves the run folder as it is.
   RETURN_IF_ERROR(resuming_.Restore(names_, parts_, GlobalRows(), progress().steps_per_epoch));
+  RETURN_IF_ERROR(MakeTrainer());
   RETURN_IF_ERROR(AddHooks());
   if (spec_.broadcast && !resuming_.from_memory())
     RETURN_IF_ERROR(BroadcastParameters(*rank_.state, *spec_.graph, resuming_.checkpoint() != nullptr));
@@ -223,6 +228,10 @@ Status Training::Prepare() {
         "GeneratorDataset: every rank runs the iterator whole, so that all see the same samples unless it looks at "
         "ms.communication.get_rank(); function(i) with length is shared among the ranks");
   }
+  return absl::OkStatus();
+}
+
+Status Training::MakeTrainer() {
   RETURN_IF_ERROR(WithExitCode(OpenRecords(), kExitStorage));
   progress().console = console_.get();
   ASSIGN_OR_RETURN(std::vector<ScheduledScalar> scalars, Scalars());
@@ -331,6 +340,15 @@ Hook* Training::Add(std::unique_ptr<Hook> hook) {
   return h;
 }
 
+// Whether the step changes a value that checkpoints leave out.
+bool Training::UpdatesUnsaved() const {
+  const auto& outputs = executable_->graph().outputs;
+  return std::any_of(spec_.parameters.begin(), spec_.parameters.end(), [&](const auto& p) {
+    const std::string key = KeyOf(*rank_.state, *p);
+    return !p->saved && std::any_of(outputs.begin(), outputs.end(), [&](const auto& o) { return o.updates == key; });
+  });
+}
+
 Status Training::AddHooks() {
   progress().planned.clear();  // of an earlier training of this specification
   Add(std::make_unique<EpochHook>(&progress(), spec_.time_every, spec_.time_steps, spec_.log_epochs));
@@ -338,7 +356,12 @@ Status Training::AddHooks() {
   if (loss_scale_ != nullptr) trainer_->AddHook(loss_scale_.get());
   if (spec_.graph->clips_norm && HasGradNorm(*executable_))  // of several pipeline stages, not all have it
     Add(std::make_unique<ClipHook>(&progress(), FindOutput(spec_.graph->graph, "finite")));
-  if (resuming_.unsaved() != 0) Add(std::make_unique<UnsavedHook>(resuming_.unsaved()));
+  if (resuming_.unsaved() != 0) {
+    // Frozen ones may be many and large: their digest is computed once.
+    Add(std::make_unique<UnsavedHook>([this, changes = UpdatesUnsaved()]() -> StatusOr<double> {
+      return changes ? DigestOfUnsaved(*rank_.state, spec_.parameters, spec_.parameter_names) : resuming_.unsaved();
+    }));
+  }
   std::unique_ptr<MetricsHook> metrics;
   if (!directory_.path().empty() && first()) {
     ASSIGN_OR_RETURN(metrics, WithExitCode(MakeMetrics(), kExitStorage));

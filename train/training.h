@@ -38,8 +38,10 @@ class Training {
 
  private:
   StatusOr<double> TrainToEnd();
-  // Data, step, trainer.
+  // Data, step, the checkpoint to resume from.
   Status Prepare();
+  // Records, trainer.
+  Status MakeTrainer();
   Status OpenData();
   Status ComparePrograms() const;
   Status OpenRecords();
@@ -52,6 +54,7 @@ class Training {
 
   // In the order in which they act: an evaluation's numbers are there for the metrics, the checkpoint, the callbacks.
   Status AddHooks();
+  bool UpdatesUnsaved() const;
   StatusOr<std::unique_ptr<MetricsHook>> MakeMetrics();
   Status AddEvaluation();
   void AddStatusLine();

@@ -200,6 +200,27 @@ TEST_F(TrainingTest, ResumesBitForBit) {
   EXPECT_EQ(second.Weights(), whole.Weights());
 }
 
+// A checkpoint that does not fit, or that is not there, changes nothing of what is recorded of the run.
+TEST_F(TrainingTest, AResumeThatFailsLeavesTheRecords) {
+  const std::string folder = At("run");
+  ASSERT_EQ(OneRank(0, 1, nullptr, folder).Train().status(), absl::OkStatus());
+  const auto records = [&] {
+    return absl::StrCat(Text(folder + "/metrics.jsonl"), Text(folder + "/rank_0.log"), Text(folder + "/outcome.json"));
+  };
+  const std::string before = records();
+  ASSERT_THAT(before, HasSubstr("{\"state\":\"done\",\"step\":12}\n"));
+  const auto fails = [&](const std::string& from, const std::string& name, const std::string& error) {
+    OneRank again(0, 1, nullptr, folder);
+    again.flags().resume = from;
+    again.spec().parameter_names = {name};
+    EXPECT_THAT(again.Train().status().message(), HasSubstr(error));
+    EXPECT_EQ(records(), before);
+  };
+  fails("last", "other", "has no tensor 'other'");
+  fails(folder + "/ckpt/line-1_4.ckpt", "other", "has no tensor 'other'");
+  fails(At("mistyped"), "w", "no checkpoint at");
+}
+
 // Nothing ever improves by more than 1000: the epochs after the first one count.
 void StopEarly(OneRank* rank, int64_t patience) {
   rank->spec().options.epochs = 10;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/base/hash.h"
 
 namespace mslua {
@@ -28,12 +29,23 @@ StatusOr<double> DigestOfUnsaved(RankState& state, const std::vector<std::shared
   return static_cast<double>(std::max(1ULL, std::strtoull(hex.c_str(), nullptr, 16)));
 }
 
-Status CompareUnsaved(double saved, double here, const std::string& path) {
+Status CompareUnsaved(double saved, double here, const std::string& path,
+                      const std::vector<std::shared_ptr<ParameterData>>& parameters,
+                      const std::vector<std::string>& names) {
   if (saved == 0 || here == 0 || saved == here) return absl::OkStatus();
+  std::vector<std::string> unsaved;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!parameters[i]->saved) unsaved.push_back(names[i]);
+  }
+  std::sort(unsaved.begin(), unsaved.end());
+  constexpr size_t kNamed = 3;
+  const size_t more = unsaved.size() - std::min(unsaved.size(), kNamed);
+  unsaved.resize(unsaved.size() - more);
   return absl::FailedPreconditionError(
-      absl::StrCat(path,
-                   " leaves out the values of parameters that are not saved, and was saved with other ones than "
-                   "are here: give the same (`weights` of the recipe, or its seed)"));
+      absl::StrCat(path, " leaves out the values of ", absl::StrJoin(unsaved, ", "),
+                   more > 0 ? absl::StrCat(" and ", more, " more") : "",
+                   " (saved = false), and was saved with other ones than are here: give the same (`weights` of the "
+                   "recipe, or its seed); what training changes needs saved = true"));
 }
 
 }  // namespace mslua

@@ -2,8 +2,10 @@
 // and they must be the same ones.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/status.h"
@@ -21,17 +23,23 @@ StatusOr<double> DigestOfUnsaved(RankState& state, const std::vector<std::shared
 // Of the counters in a checkpoint: that digest. Not there: not known, as where ranks have parts of such values.
 inline constexpr char kUnsavedCounter[] = "unsaved.digest";
 
-// FailedPrecondition when `here` is another digest than the one of the checkpoint `path`; 0 is not known.
-Status CompareUnsaved(double saved, double here, const std::string& path);
+// FailedPrecondition, with the names of the parameters, when `here` is another digest than the one of the checkpoint
+// `path`; 0 is not known.
+Status CompareUnsaved(double saved, double here, const std::string& path,
+                      const std::vector<std::shared_ptr<ParameterData>>& parameters,
+                      const std::vector<std::string>& names);
 
-// Gives checkpoints the digest.
+// Gives checkpoints the digest of the values at the time.
 class UnsavedHook : public TrainHook {
  public:
-  explicit UnsavedHook(double digest) : digest_(digest) {}
-  void SaveCounters(Counters* counters) const override { (*counters)[kUnsavedCounter] = digest_; }
+  using Digest = std::function<StatusOr<double>()>;
+  explicit UnsavedHook(Digest digest) : digest_(std::move(digest)) {}
+  void SaveCounters(Counters* counters) const override {
+    if (const auto digest = digest_(); digest.ok()) (*counters)[kUnsavedCounter] = *digest;
+  }
 
  private:
-  const double digest_;
+  const Digest digest_;
 };
 
 }  // namespace mslua

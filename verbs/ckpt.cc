@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,16 +26,24 @@ DEFINE_string(to, "hf", "a model folder, a file, or adapters");
 namespace mslua {
 namespace {
 
+// LoadCheckpoint of a user's path; what it passed over and ignored is printed.
+StatusOr<std::unique_ptr<checkpoint::Checkpoint>> Load(const std::string& path) {
+  ASSIGN_OR_RETURN(auto c, checkpoint::LoadCheckpoint(path));
+  if (!c->note().empty()) std::fprintf(stderr, "mslua: note: %s\n", PrintableMessage(c->note()).c_str());
+  return c;
+}
+
 // One line about a checkpoint.
 void PrintCheckpoint(const checkpoint::Checkpoint& c, bool json) {
   int64_t bytes = 0;
   for (const auto& t : c.manifest().tensors) bytes += t.type.bytes();
   const auto& run = c.manifest().run;
+  const int64_t epoch = run.step == 0 ? 0 : checkpoint::EpochInName(run.epoch, run.data_batch);
   if (json) {
     std::printf(
         "{\"path\": %s, \"job\": %s, \"epoch\": %lld, \"step\": %lld, \"tensors\": %zu, \"bytes\": %lld, "
         "\"missing\": %s}\n",
-        JsonString(c.path()).c_str(), JsonString(run.job).c_str(), static_cast<long long>(run.epoch),
+        JsonString(c.path()).c_str(), JsonString(run.job).c_str(), static_cast<long long>(epoch),
         static_cast<long long>(run.step), c.manifest().tensors.size(), static_cast<long long>(bytes),
         c.has_all() ? "null" : JsonString(c.MissingText()).c_str());
   } else {
@@ -59,7 +68,7 @@ Status ListOne(const std::string& directory, bool json) {
 
 Status ShowCheckpoint(const std::string& path, bool json) {
   const bool one = checkpoint::NamesOneCheckpoint(path);
-  ASSIGN_OR_RETURN(const auto c, one ? checkpoint::Checkpoint::OpenParts(path) : checkpoint::LoadCheckpoint(path));
+  ASSIGN_OR_RETURN(const auto c, one ? checkpoint::Checkpoint::OpenParts(path) : Load(path));
   PrintCheckpoint(*c, json);
   for (const auto& t : c->manifest().tensors) {
     if (json)
@@ -94,8 +103,15 @@ Status Reshard(const std::string& from, const std::string& to, const std::string
   int64_t ranks = 0;
   if (!absl::SimpleAtoi(count, &ranks))
     return absl::InvalidArgumentError(absl::StrCat("ckpt reshard: expected a number of ranks, got '", count, "'"));
-  RETURN_IF_ERROR(checkpoint::ReshardCheckpoint(from, to, ranks));
+  ASSIGN_OR_RETURN(const auto source, Load(from));
+  RETURN_IF_ERROR(checkpoint::ReshardCheckpoint(source->path(), to, ranks));
   return checkpoint::VerifyCheckpoint(to);
+}
+
+// Whatever ranks wrote it in whatever parts: one file of whole tensors.
+Status Merge(const std::string& from, const std::string& to) {
+  ASSIGN_OR_RETURN(const auto source, Load(from));
+  return checkpoint::MergeCheckpoint(source->path(), to);
 }
 
 // What the library does with folders as Hugging Face has them: the function of mslua.verbs, on words[1] and so on.
@@ -135,9 +151,8 @@ int RunCheckpoint(const cli::CommandLine& command) {
   }
   if (words[0] == "convert") return Report(InLibrary(command, words, "convert"));
   if (words[0] == "merge") {
-    // Whatever ranks wrote it in whatever parts: one file of whole tensors.
-    const Status merged = checkpoint::MergeCheckpoint(words[1], words[2]);
-    return Report(merged, merged.ok() ? 0 : kExitStorage);
+    const Status merged = Merge(words[1], words[2]);
+    return Report(merged, merged.ok() || absl::IsInvalidArgument(merged) ? 0 : kExitStorage);
   }
   if (words[0] == "reshard") {
     const Status done = Reshard(words[1], words[2], words[3]);

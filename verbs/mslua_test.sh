@@ -309,6 +309,8 @@ run ckpt show "$folder/ckpt"
 expect "ckpt show" 0 "moments."
 run ckpt ls "$folder"
 expect "ckpt ls of a run folder" 0 "step 8"
+run ckpt ls "$folder" --json
+expect "ckpt ls counts epochs from 1" 0 '"epoch": 4, "step": 8'
 run ckpt verify "$folder"
 expect "ckpt verify of a run folder" 0 "_8.ckpt: ok"
 run eval recipe.lua --ckpt "$folder"
@@ -323,6 +325,14 @@ run ckpt show net-1_8.ckpt
 expect "ckpt show of the resharded folder" 0 "moments."
 run ckpt reshard net-1_8.ckpt other.ckpt two
 expect "ckpt reshard" 2 "expected a number of ranks, got 'two'"
+mkdir models && echo weights > models/w.bin
+run ckpt reshard net-1_8.ckpt models 2
+expect "ckpt reshard onto a folder of something else" 2 "models is a folder without MANIFEST.json, and thus no"
+[ -f models/w.bin ] || { echo "ckpt reshard deleted a folder that is no checkpoint"; failed=1; }
+run ckpt reshard "$folder" "$folder" 2
+expect "ckpt reshard onto its source" 2 "contains what is read"
+run ckpt merge net-1_8.ckpt net-1_8.ckpt/rank_0.safetensors
+expect "ckpt merge into its source" 2 "lies inside what is read"
 # A damaged checkpoint has one exit code, whatever reads it.
 cp -r net-1_8.ckpt damaged.ckpt
 echo damaged > damaged.ckpt/MANIFEST.json
@@ -341,6 +351,60 @@ run train recipe.lua --out fresh --resume --fast-dev-run
 expect "resume of nothing, saving nothing" 9 "no checkpoint at fresh/ckpt: "
 run train recipe.lua --out "$folder" --resume --fast-dev-run train.epochs=9
 expect "resume, saving nothing" 0 "at step 8"
+# Who reads the newest of several says which are damaged.
+mkdir newest && cp -r net-1_8.ckpt newest/net-1_7.ckpt && cp -r damaged.ckpt newest/net-1_9.ckpt
+for words in "show newest" "merge newest newest.safetensors" "reshard newest newest.ckpt 2"; do
+  run ckpt $words
+  expect "ckpt $words" 0 "mslua: note: passed over newest/net-1_9.ckpt ("
+done
+# After an error rank 0 saves without the other ranks' running statistics.
+cat >norm.lua <<'EOF'
+local ms = require "mslua"
+local nn = ms.nn
+local stop = ms.params { stop = 0 }.stop
+local Stop = ms.Callback:extend "Stop"
+function Stop:on_train_step_end(c)
+  if c.global_step == stop and ms.communication.get_rank() == 0 then error "stop" end
+end
+local x = ms.rand({ 16, 3 }, ms.float32, "x")
+return ms.recipe {
+  name = "norm", dataset = ms.dataset.NumpySlicesDataset({ x, x }):batch(4), train = { epochs = 2 },
+  network = function() return nn.SequentialCell { nn.Dense(3, 4), nn.BatchNorm1d(4), nn.Dense(4, 3) } end,
+  loss = nn.MSELoss(), optimizer = nn.Momentum { learning_rate = 0.01, momentum = 0.9 }, callbacks = { Stop() },
+  parallel = { parallel_mode = "data_parallel", gradients_mean = true },
+  checkpoint = { save_checkpoint_steps = 100, exception_save = true },
+}
+EOF
+run train norm.lua -n 2 --out norm stop=3
+expect "exception_save of two ranks" 2 "has the running statistics of rank 0 alone"
+run train norm.lua -n 2 --out norm --resume
+expect "resume of what rank 0 saved alone" 0 "the other ranks take 1.moving_mean, 1.moving_variance from rank 0"
+# What a checkpoint leaves out has its initial value in a run that resumes: training must not have changed it.
+cat >unsaved.lua <<'EOF'
+local ms = require "mslua"
+local nn, trained = ms.nn, ms.params { trained = true }.trained
+local x = ms.rand({ 16, 3 }, ms.float32, "x")
+return ms.recipe {
+  name = "unsaved", dataset = ms.dataset.NumpySlicesDataset({ x, x }):batch(8),
+  network = function()
+    local net = nn.SequentialCell { nn.Dense(3, 4), nn.Dense(4, 3) }
+    for _, p in ipairs(net:get_parameters()) do
+      if p.name == "1.weight" then p.saved, p.requires_grad = false, ms.params { trained = true }.trained end
+    end
+    return net
+  end,
+  loss = nn.MSELoss(), optimizer = nn.Momentum { learning_rate = 0.01, momentum = 0.9 }, train = { epochs = 1 },
+  checkpoint = { save_checkpoint_steps = 2 },
+}
+EOF
+run train unsaved.lua --out trained
+expect "training what is not saved" 0 ""
+run train unsaved.lua --out trained --resume train.epochs=2
+expect "resume without what training has changed" 9 "leaves out the values of 1.weight (saved = false), and was saved"
+run train unsaved.lua --out frozen trained=false
+expect "a frozen parameter that is not saved" 0 ""
+run train unsaved.lua --out frozen --resume train.epochs=2 trained=false
+expect "resume with a frozen parameter that is not saved" 0 "epoch: 2"
 run eval recipe.lua --ckpt nowhere
 expect "eval of no checkpoint" 9 "no checkpoint at nowhere: there is no such file or folder"
 # Flags that cannot have an effect are refused before the training, not after it.

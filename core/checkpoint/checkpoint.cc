@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "core/base/hash.h"
 #include "core/base/text.h"
 #include "core/checkpoint/chunk_reader.h"
@@ -58,6 +59,57 @@ bool ParseName(absl::string_view name, CheckpointName* out) {
   out->prefix = std::string(name.substr(0, dash));
   return bar != absl::string_view::npos && ParseCount(numbers.substr(0, bar), &out->epoch) &&
          ParseCount(numbers.substr(bar + 1), &out->step);
+}
+
+// Whether a checkpoint's folder may have an entry of this name.
+bool IsNameInCheckpoint(const std::string& name) {
+  absl::string_view rest = name;
+  int64_t rank = 0;
+  if (absl::ConsumePrefix(&rest, "rank_") && absl::ConsumeSuffix(&rest, ".safetensors")) return ParseCount(rest, &rank);
+  return name == kManifestName || IsCompanionName(name) || IsTemporaryName(name);
+}
+
+// INVALID_ARGUMENT where saving a checkpoint at `path` would delete what is no checkpoint. An empty folder may go.
+Status CheckReplaceable(const std::string& path) {
+  struct stat st;
+  if (stat(path.c_str(), &st) != 0) return absl::OkStatus();
+  const std::string fix = "; give a path where nothing is, or move what is there away";
+  if (!S_ISDIR(st.st_mode))
+    return absl::InvalidArgumentError(absl::StrCat(path, " is a file, and a checkpoint is a folder", fix));
+  std::string other;  // the first name, so that the message does not depend on the folder's order
+  bool empty = true, manifest = false;
+  std::error_code error;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    empty = false;
+    manifest = manifest || name == kManifestName;
+    if ((!IsNameInCheckpoint(name) || IsFolder(it->path().string())) && (other.empty() || name < other)) other = name;
+  }
+  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot list ", path));
+  if (empty || (manifest && other.empty())) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, " is a folder ",
+                   manifest ? absl::StrCat("with ", other, ", which no checkpoint has")
+                            : absl::StrCat("without ", kManifestName, ", and thus no checkpoint"),
+                   ": saving a checkpoint there would delete all that is in it", fix));
+}
+
+// INVALID_ARGUMENT where the output `to` is the source `from`, contains it, or lies inside it.
+Status CheckApart(const std::string& from, const std::string& to) {
+  std::error_code error;
+  const auto absolute = [&](const std::string& path) {
+    const fs::path p = fs::weakly_canonical(fs::absolute(path), error);
+    return p.has_filename() ? p : p.parent_path();  // without the slash at the end
+  };
+  const fs::path source = absolute(from), target = absolute(to);
+  const auto [s, t] = std::mismatch(source.begin(), source.end(), target.begin(), target.end());
+  const bool in_target = t == target.end(), in_source = s == source.end();
+  if (error || (!in_target && !in_source)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the output ", to,
+                                                 in_target && in_source ? " is"
+                                                 : in_target            ? " contains"
+                                                                        : " lies inside",
+                                                 " what is read, ", from, "; give a path outside of it"));
 }
 
 StatusOr<Lineage> ReadLineage(const std::string& manifest) {
@@ -173,6 +225,18 @@ std::string IgnoredBeside(const CheckpointName& chosen, const std::vector<Checkp
                       ") does not continue; name it (--resume=", furthest->path, ") to go back to it");
 }
 
+bool IsCompanionName(absl::string_view name) {
+  constexpr absl::string_view kNames[] = {"tokenizer.json",
+                                          "tokenizer_config.json",
+                                          "special_tokens_map.json",
+                                          "added_tokens.json",
+                                          "vocab.json",
+                                          "merges.txt",
+                                          "vocab.txt",
+                                          "tokenizer.model"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames) || absl::EndsWith(name, ".tiktoken");
+}
+
 bool NamesOneCheckpoint(const std::string& path) {
   return !IsFolder(path) || IsFile(absl::StrCat(path, "/", kManifestName)) ||
          absl::EndsWith(absl::string_view(path).substr(0, path.find_last_not_of('/') + 1), kSuffix);
@@ -181,6 +245,8 @@ bool NamesOneCheckpoint(const std::string& path) {
 std::string CheckpointPath(const std::string& directory, const std::string& prefix, int64_t epoch, int64_t step) {
   return absl::StrCat(directory, "/", prefix, "-", epoch, "_", step, kSuffix);
 }
+
+int64_t EpochInName(int64_t epochs, int64_t steps) { return steps == 0 && epochs > 0 ? epochs : epochs + 1; }
 
 StatusOr<std::vector<CheckpointName>> ListCheckpoints(const std::string& directory) {
   if (!IsFolder(directory)) return absl::NotFoundError(absl::StrCat("there is no directory ", directory));
@@ -255,6 +321,7 @@ StatusOr<Manifest> WritePart(const std::string& folder, int rank, const std::vec
 }
 
 StatusOr<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Create(const std::string& path, Companions companions) {
+  RETURN_IF_ERROR(CheckReplaceable(path));
   auto writer = std::make_unique<CheckpointWriter>();
   writer->path_ = path;
   writer->companions_ = std::move(companions);
@@ -606,6 +673,7 @@ Status NothingToLoad(const std::string& path, const std::vector<std::string>& pa
 
 Status MergeCheckpoint(const std::string& path, const std::string& safetensors_path) {
   ASSIGN_OR_RETURN(const auto checkpoint, LoadCheckpoint(path));
+  RETURN_IF_ERROR(CheckApart(checkpoint->path(), safetensors_path));
   return WriteWhole(*checkpoint, safetensors_path).status();
 }
 
@@ -631,6 +699,7 @@ Status ReshardCheckpoint(const std::string& from, const std::string& to, int64_t
   if (!source->has_manifest())
     return absl::InvalidArgumentError(
         absl::StrCat(from, " is a file of tensors without a run's state: any number of ranks loads it as it is"));
+  RETURN_IF_ERROR(CheckApart(source->path(), to));
   ASSIGN_OR_RETURN(const auto target, CheckpointWriter::Create(to));
   std::vector<Manifest> parts;
   for (int64_t r = 0; r < ranks; ++r) {

@@ -35,6 +35,8 @@ struct CheckpointName {
 };
 // "<directory>/<prefix>-<epoch>_<step>.ckpt"
 std::string CheckpointPath(const std::string& directory, const std::string& prefix, int64_t epoch, int64_t step);
+// The epoch in the name, from 1, after `epochs` whole ones and `steps` of the next: at an epoch's end that epoch.
+int64_t EpochInName(int64_t epochs, int64_t steps);
 // The checkpoint folders of `directory` that have a manifest: those whose manifest is damaged, then the newest and its
 // lineage, newest first, then those of other lineages, the latest saved first (Lineage::generation). What manifests
 // without a lineage describe comes last: by (epoch, step) within a prefix, the prefixes by their latest writing. Of
@@ -64,9 +66,12 @@ struct ShardData {
 
 // Files that a checkpoint's folder has beside its own, such as a tokenizer's: names and contents. Null: none.
 using Companions = std::shared_ptr<const std::vector<std::pair<std::string, std::string>>>;
+// Whether such a file has this name.
+bool IsCompanionName(absl::string_view name);
 
 // Saves whole tensors from one rank; the folder above `path` must exist. On an error (a full disk: RESOURCE_EXHAUSTED)
-// a checkpoint that was at `path` is as it was, and nothing else is left.
+// a checkpoint that was at `path` is as it was, and nothing else is left. A checkpoint or an empty folder at `path` is
+// replaced; anything else there is INVALID_ARGUMENT and stays, as with CheckpointWriter::Create.
 Status SaveCheckpoint(const std::string& path, const RunState& run, const std::vector<TensorData>& tensors,
                       const Companions& companions = nullptr);
 
@@ -199,11 +204,12 @@ Status VerifyFolder(const std::string& path, VerifyDepth depth);
 Status VerifyFile(const Checkpoint& checkpoint, size_t i, VerifyDepth depth);
 
 // Writes the tensors of a checkpoint, sliced in whatever way, as one complete safetensors file, a row of at most
-// 64 MiB at a time in memory.
+// 64 MiB at a time in memory. INVALID_ARGUMENT where that file is the checkpoint's own, or is in its folder.
 Status MergeCheckpoint(const std::string& path, const std::string& safetensors_path);
 
 // Writes a checkpoint's tensors and state as a checkpoint folder at `to` in files for `ranks` ranks: each tensor is
 // sharded along its first dimension that divides, the others are rank 0's. One tensor at a time is in memory.
+// INVALID_ARGUMENT where `to` is the checkpoint that is read, contains it or is inside it.
 Status ReshardCheckpoint(const std::string& from, const std::string& to, int64_t ranks);
 
 }  // namespace mslua::checkpoint

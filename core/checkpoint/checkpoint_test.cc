@@ -315,6 +315,51 @@ TEST_F(CheckpointTest, ReshardedForAnyRanksAndBackNothingChanges) {
   EXPECT_THAT(ReshardCheckpoint(At("all.safetensors"), At("x"), 2).message(), HasSubstr("without a run's state"));
 }
 
+// What is no checkpoint is the user's: it stays.
+TEST_F(CheckpointTest, ReplacesCheckpointsAndEmptyFoldersOnly) {
+  const std::string whole = At("net-2_17.ckpt");
+  ASSERT_TRUE(SaveCheckpoint(whole, Run(), Tensors()).ok());
+  fs::create_directories(At("empty"));
+  EXPECT_TRUE(SaveCheckpoint(At("empty"), Run(), Tensors()).ok());
+  EXPECT_TRUE(SaveCheckpoint(At("empty/"), Run(), Tensors()).ok());  // a checkpoint now
+  std::ofstream(At("empty/MANIFEST.json")) << "damaged";
+  std::ofstream(At("empty/tokenizer.json")) << "{}";
+  EXPECT_TRUE(SaveCheckpoint(At("empty"), Run(), Tensors()).ok());
+
+  fs::create_directories(At("models"));
+  std::ofstream(At("models/model.safetensors")) << "weights";
+  std::ofstream(At("file")) << "text";
+  for (const Status& saved : {SaveCheckpoint(At("models"), Run(), Tensors()), ReshardCheckpoint(whole, At("models"), 2),
+                              CheckpointWriter::Create(At("models")).status()}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(saved)) << saved;
+    EXPECT_THAT(saved.message(), HasSubstr("models is a folder without MANIFEST.json, and thus no checkpoint: "));
+  }
+  EXPECT_THAT(SaveCheckpoint(At("file"), Run(), Tensors()).message(), HasSubstr("file is a file, and a checkpoint is"));
+  EXPECT_TRUE(fs::exists(At("models/model.safetensors")) && fs::is_regular_file(At("file")));
+
+  fs::create_directories(whole + "/notes");
+  EXPECT_THAT(SaveCheckpoint(whole, Run(), Tensors()).message(),
+              HasSubstr("is a folder with notes, which no checkpoint has: "));
+  EXPECT_TRUE(fs::exists(whole + "/notes"));
+  EXPECT_EQ(Entries(), 4);  // nothing is left beside them
+}
+
+TEST_F(CheckpointTest, OutputsAreApartFromWhatIsRead) {
+  const std::string whole = At("run/ckpt/net-2_17.ckpt");
+  fs::create_directories(At("run/ckpt"));
+  ASSERT_TRUE(SaveCheckpoint(whole, Run(), Tensors()).ok());
+  const std::string before = Bytes(whole);
+  EXPECT_THAT(ReshardCheckpoint(At("run"), At("run"), 2).message(), HasSubstr("run contains what is read, "));
+  EXPECT_THAT(ReshardCheckpoint(At("run"), whole + "/", 2).message(), HasSubstr("/ is what is read, "));
+  EXPECT_THAT(ReshardCheckpoint(whole, whole + "/new", 2).message(), HasSubstr("/new lies inside what is read, "));
+  const Status merged = MergeCheckpoint(At("run"), whole + "/rank_0.safetensors");
+  EXPECT_TRUE(absl::IsInvalidArgument(merged)) << merged;
+  EXPECT_EQ(Bytes(whole), before);
+  EXPECT_TRUE(VerifyCheckpoint(whole).ok());
+  EXPECT_TRUE(ReshardCheckpoint(At("run"), At("run/ckpt/net-2_18.ckpt"), 2).ok());
+  EXPECT_TRUE(MergeCheckpoint(At("run"), At("run/all.safetensors")).ok());
+}
+
 // Parts that ranks wrote are committed as they are, or as one file; the tensors are the same.
 TEST_F(CheckpointTest, PartsOfRanksBecomeOneFileOrStay) {
   for (const bool whole : {false, true}) {

@@ -54,12 +54,14 @@ bool IsOurs(absl::string_view name, absl::string_view prefix) {
          (name.empty() || (absl::ConsumePrefix(&name, "_") && absl::SimpleAtoi(name, &number)));
 }
 
-// The prefix of the run that is resumed, where it has saved into this directory; else empty.
+// The prefix of the run that is resumed, where it has saved into this directory; else empty. Of a best checkpoint there
+// may be only those left that were saved after it.
 std::string OwnPrefix(const std::string& prefix, const CheckpointName& resumed,
                       const std::vector<CheckpointName>& there) {
   if (IsOurs(resumed.prefix, prefix)) return resumed.prefix;
   for (const CheckpointName& name : there) {  // newest first
-    if (!resumed.path.empty() && IsOurs(name.prefix, prefix) && LeadsTo(name, resumed)) return name.prefix;
+    if (resumed.path.empty() || !IsOurs(name.prefix, prefix)) continue;
+    if (LeadsTo(name, resumed) || LeadsTo(resumed, name)) return name.prefix;
   }
   return "";
 }

@@ -30,10 +30,10 @@ class CheckpointKeeper {
   // Makes the directory, removes what killed writers left in it, and settles the prefix: one that another run's
   // checkpoints have, or that another process saves with now, becomes `<prefix>_1`, `<prefix>_2`, ... The keeper holds
   // the lock `.<prefix>.lock` of the directory. `resumed_from` is the folder of the checkpoint that this run resumes
-  // from (empty: none). Where it, or one of its lineage in this directory, has the prefix, the run keeps the prefix,
-  // and its checkpoints count among those to keep: first to go are those that do not lead to it (LeadsTo), the oldest
-  // first. UNAVAILABLE: another process saves with that prefix. A checkpoint of an abandoned lineage is replaced when
-  // this run saves at the same epoch and step.
+  // from (empty: none). Where it, or one in this directory that leads to it or came after it, has the prefix, the run
+  // keeps the prefix, and its checkpoints count among those to keep: first to go are those that do not lead to it
+  // (LeadsTo), the oldest first. UNAVAILABLE: another process saves with that prefix. A checkpoint of an abandoned
+  // lineage is replaced when this run saves at the same epoch and step.
   // `now`: seconds of a clock that does not jump. Negative numbers and all four zero are INVALID_ARGUMENT.
   static StatusOr<CheckpointKeeper> Create(const KeeperOptions& options, const std::string& resumed_from, double now);
 

@@ -141,6 +141,23 @@ TEST_F(LineageTest, TheNumberToKeepIsOfTheLineageAndAbandonedOnesGoFirst) {
   EXPECT_EQ(Names(), (std::set<std::string>{"net-1_20.ckpt", "net-1_25.ckpt", "net-1_30.ckpt", "net_1-1_2.ckpt"}));
 }
 
+// keep_checkpoint_max has removed the regular ones that the best one came from.
+TEST_F(LineageTest, TheBestOneIsOfTheSeriesThatHasGoneFurther) {
+  directories_ = {folder_, folder_ + "/best"};
+  Train("net", "", {10, 20});
+  const std::string best = folder_ + "/best/net-1_20.ckpt";
+  fs::create_directories(folder_ + "/best");
+  fs::rename(PathOf("net", 20), best);
+  Train("net", best, {30, 40, 50}, 2);
+  EXPECT_EQ(Names(), (std::set<std::string>{"best", "net-1_40.ckpt", "net-1_50.ckpt"}));
+  Train("net", best, {25}, 2);
+  EXPECT_EQ(Names(), (std::set<std::string>{"best", "net-1_25.ckpt", "net-1_50.ckpt"}));
+  EXPECT_EQ(Newest(), "net-1_25.ckpt");
+  EXPECT_THAT(note_, HasSubstr("net-1_50.ckpt (step 50)"));
+  Train("net", PathOf("net", 25), {50}, 2);
+  EXPECT_EQ(Names(), (std::set<std::string>{"best", "net-1_25.ckpt", "net-1_50.ckpt"}));
+}
+
 TEST_F(LineageTest, AnAbandonedCheckpointOfTheSameStepIsReplaced) {
   Train("net", "", {10, 20, 30});
   const auto before = Checkpoint::Open(PathOf("net", 30));

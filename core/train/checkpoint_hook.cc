@@ -19,11 +19,6 @@
 namespace mslua {
 namespace {
 
-// The tutorials' name: the epoch that runs, from 1, and the step within it.
-int64_t EpochInName(const TrainState& state) {
-  return state.step_in_epoch == 0 && state.epoch > 0 ? state.epoch : state.epoch + 1;
-}
-
 constexpr char kGood = '+', kBad = '-';  // first bytes of texts that ranks give each other
 
 // The ranks' texts without their first byte; an error that names the first rank whose text is kBad, of those that lead
@@ -182,8 +177,9 @@ checkpoint::RunState CheckpointHook::NextRun(const TrainState& state) {
 Status CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainState& state) {
   if (options_.write_records) options_.write_records();
   NoteFailure(saver_.Wait());  // an earlier save's, which is not to be taken for this one's
-  const checkpoint::RunState run = NextRun(state);
-  const std::string path = keeper == nullptr ? "" : keeper->PathFor(EpochInName(state), state.step);
+  checkpoint::RunState run = NextRun(state);
+  const std::string path =
+      keeper == nullptr ? "" : keeper->PathFor(checkpoint::EpochInName(state.epoch, state.step_in_epoch), state.step);
   if (keeper == keeper_.get()) {
     last_path_ = path;
     saved_ = false;
@@ -195,6 +191,7 @@ Status CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainS
       // Without them a run that resumes would differ, so an earlier checkpoint is the better one.
       ASSIGN_OR_RETURN(kept, GatherVarying());
     } else if (options_.writes) {
+      run.counters[kFirstRankCounter] = 1;
       notice_(absl::StrCat("the checkpoint of step ", state.step,
                            " has the running statistics of rank 0 alone, since training ended by an error: a run that "
                            "resumes from it differs in the last digits"));
@@ -296,7 +293,8 @@ StatusOr<std::string> CheckpointHook::SaveNow(const TrainState& state, const std
   }
   RETURN_IF_ERROR(SaveTo(keeper.get(), state));
   RETURN_IF_ERROR(saver_.Wait());
-  return keeper == nullptr ? "" : keeper->PathFor(EpochInName(state), state.step);
+  return keeper == nullptr ? ""
+                           : keeper->PathFor(checkpoint::EpochInName(state.epoch, state.step_in_epoch), state.step);
 }
 
 StatusOr<std::map<std::string, std::string>> CheckpointHook::CompareVarying(std::vector<KeptTensor>* first) const {

@@ -56,6 +56,9 @@ struct CheckpointOptions {
   std::function<void()> write_records;  // before each save, so that a run that resumes has all that came before
 };
 
+// Of the counters in a checkpoint: 1 where rank 0 saved it after an error, without what other ranks had of their own.
+inline constexpr char kFirstRankCounter[] = "saved.first_rank_only";
+
 class CheckpointHook : public TrainHook {
  public:
   // `trainer` (not owned) says what the hooks remember. `notice` gets one line for each save that failed: training goes
