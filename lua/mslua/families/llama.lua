@@ -36,7 +36,7 @@ local function rotary_of(c, refuse)
 end
 
 local function scaling_of(rotary)
-  if not rotary.scaling or rotary.scaling == "none" then return nil end
+  if rotary.scaling == "none" then return nil end
   local llama3 = rotary.scaling == "llama3"
   return {
     rope_type = rotary.scaling, factor = rotary.factor, low_freq_factor = llama3 and rotary.low_freq_factor or nil,
@@ -68,7 +68,7 @@ return {
       architectures = { "LlamaForCausalLM" }, vocab_size = c.vocab, max_position_embeddings = c.block,
       num_hidden_layers = c.layers, num_attention_heads = c.heads, num_key_value_heads = c.kv_heads,
       hidden_size = c.dim, intermediate_size = c.hidden, head_dim = c.head_dim, rms_norm_eps = c.epsilon,
-      hidden_act = "silu", rope_theta = c.rotary.base or 10000, rope_scaling = scaling_of(c.rotary),
+      hidden_act = "silu", rope_theta = c.rotary.base, rope_scaling = scaling_of(c.rotary),
       attention_bias = c.attention_bias, mlp_bias = c.mlp_bias, tie_word_embeddings = c.tied,
     }
   end,
