@@ -116,7 +116,8 @@ end
 
 -- Computes the newest counts[r] tokens of each row r from the beginning: the next token of each.
 function Generator:prefill(rows, counts, u)
-  local longest, t = math.max(unpack(counts)), 1
+  local longest, t = 1, 1
+  for _, count in ipairs(counts) do longest = math.max(longest, count) end
   while t < longest do t = t * 2 end
   t = math.min(t, self.cache.block)
   local ids, start = {}, {}
@@ -215,7 +216,9 @@ function M.continue(net, rows, how, own)
   for _, row in ipairs(rows) do longest = math.max(longest, #row) end
   local texts, lengths, out, ended, left = {}, {}, {}, {}, #own
   for k, r in ipairs(own) do
-    texts[k], out[r], lengths[k] = { unpack(rows[r]) }, { unpack(rows[r]) }, #rows[r]
+    -- unpack gives fewer values than a long prompt has.
+    texts[k], out[r] = table.move(rows[r], 1, #rows[r], 1, {}), table.move(rows[r], 1, #rows[r], 1, {})
+    lengths[k] = #rows[r]
   end
   local run = generator(net, #own, longest + a.count, a)
   if a.repetition_penalty ~= 1 then run:remember(texts, longest + a.count) end

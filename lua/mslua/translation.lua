@@ -88,7 +88,7 @@ function Translator:run(sources, a)
         elseif kept < k then
           kept = kept + 1
           local r = (i - 1) * k + kept
-          longer[kept] = { unpack(before) }
+          longer[kept] = table.move(before, 1, #before, 1, {})
           table.insert(longer[kept], token)
           ids[r], parents[r], scores[i][kept], start[r] = { token }, (i - 1) * k + from[i][c], value, step
         end

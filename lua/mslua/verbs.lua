@@ -516,7 +516,7 @@ local function gathered(drawn, texts, most)
   local ranks, mine = core.options.ranks, {}
   for k = 1, math.ceil(texts / ranks) do
     local ids = drawn[core.options.rank + 1 + (k - 1) * ranks] or {}
-    mine[k] = { #ids, unpack(ids) }
+    mine[k] = table.move(ids, 1, #ids, 2, { #ids })
     for i = #ids + 2, most + 1 do mine[k][i] = 0 end
   end
   local all = {}

@@ -115,6 +115,15 @@ check.case("frequencies of draws", function()
   expect({ top_p = 0.6 }, function(_, before) return before < 0.6 end)
 end)
 
+-- Lua's stack has no place for so many values.
+check.case("a long prompt, and many prompts", function()
+  local long, ids, rows = GPT { vocab = 5, block = 8400, layers = 1, heads = 1, dim = 2 }, {}, {}
+  for i = 1, 8300 do ids[i] = i % 5 end
+  check.equal(#long:generate(ids, { count = 2, temperature = 0 }), 8302)
+  for r = 1, 8300 do rows[r] = { 1 } end
+  check.equal(#net:generate(rows, { count = 1, temperature = 0 }), 8300)
+end)
+
 check.case("where texts end", function()
   local all = net:generate(prompts[1], { count = 10, temperature = 0 })
   local found = net:generate(prompts[1], { count = 10, temperature = 0, stop_ids = { all[6] } })
