@@ -502,6 +502,8 @@ function core.print_options() end
 function core.set_print_options(precision, threshold, edgeitems, linewidth, sci_mode) end
 ---Raises `format:format(...)` at the user's line.
 function core.fail(format, ...) end
+---The same for numbers that are NaN: the process ends with exit code 7.
+function core.fail_diverged(format, ...) end
 ---"recipe.lua:12" of the nearest caller outside the library, or nil.
 function core.where() end
 ---While a graph is traced, errors name this line, "recipe.lua:12", until another line of the user runs.

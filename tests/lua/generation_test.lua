@@ -138,6 +138,18 @@ check.case("where texts end", function()
   check.equal(#seen, 3)
 end)
 
+check.case("logits that are NaN are an error, in each way of choosing", function()
+  local broken = GPT { vocab = 19, block = 12, layers = 1, heads = 2, dim = 16 }
+  local table_of = broken.tokens.embedding_table
+  local rows = table_of.value:totable()
+  rows[8][3] = 0 / 0
+  table_of.value = ms.Tensor(rows, ms.float32)
+  local problem = "generate: prompt 1: the logits of token 3 are NaN or infinite"
+  for _, how in ipairs { { temperature = 0 }, {}, { top_k = 3 }, { top_p = 0.5 }, { repetition_penalty = 1.2 } } do
+    check.fails_here(problem, function() broken:generate({ 1, 2 }, how) end)
+  end
+end)
+
 check.case("caches are in no list of parameters", function()
   local before = #net:get_parameters()
   net:generate(prompts[1], { count = 2 })

@@ -153,6 +153,17 @@ mkdir tuned
 expect "a run as a folder" 0 "" "$mslua" ckpt convert runs/a tuned
 expect "and text from it" 0 "1,2," "$mslua" generate tuned --ids 1,2 --max-new 2
 
+# --- weights that are NaN
+cat >undefined.lua <<'LUA'
+local ms = require "mslua"
+local net = ms.from_pretrained "good"
+net.ln.gamma.value = net.ln.gamma.value * (0 / 0)
+ms.save_pretrained(net, "undefined")
+LUA
+mkdir undefined
+"$mslua" run undefined.lua || failed=1
+expect "weights that are NaN" 7 "the logits of token 4 are NaN or infinite" "$mslua" generate undefined --ids 1,2,3
+
 # --- bad input
 bad() {  # bad NAME TEXT FOLDER
   expect "$1" 2 "$2" "$mslua" generate "$3" --ids 1
