@@ -79,9 +79,11 @@ end
 local function callbacks_of(recipe, dataset, eval_dataset)
   local list, flags = {}, core.options
   local every = flags.log_every or 1
-  for i, callback in ipairs(recipe.callbacks) do
-    list[i] = callback
-    if class.is(callback, callbacks.LossMonitor) and not flags.log_every then every = nil end
+  for _, callback in ipairs(recipe.callbacks) do
+    local prints = class.is(callback, callbacks.LossMonitor)
+    -- --log-every replaces the recipe's LossMonitor.
+    if not prints or not flags.log_every then list[#list + 1] = callback end
+    if prints and not flags.log_every then every = nil end
   end
   if every == "epoch" then
     list[#list + 1] = callbacks.EpochLossMonitor()
