@@ -200,6 +200,10 @@ copy good; echo '{' >bad/config.json
 bad "no JSON" "config.json" bad
 copy shards; edit bad config.json 'v["rope_scaling"]["rope_type"] = "yarn"'
 bad "rope type" "is not supported, expected the type default, linear or llama3" bad
+for key in factor low_freq_factor original_max_position_embeddings; do
+  copy shards; edit bad config.json "del v['rope_scaling']['$key']"
+  bad "rope_scaling without $key" "of the type llama3 with the number $key" bad
+done
 copy shards; rm bad/model-00002-of-00002.safetensors
 bad "a missing shard" "the shard model-00002-of-00002.safetensors" bad
 copy shards; edit bad model.safetensors.index.json 'v["weight_map"]["model.norm.weight"] = "../x.safetensors"'

@@ -16,6 +16,12 @@ for _, name in ipairs { "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_pro
   end
 end
 
+-- The numbers that a type of rope_scaling has.
+local needed = {
+  linear = { "factor" },
+  llama3 = { "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings" },
+}
+
 -- The attributes of ops.rotary_position_embedding.
 local function rotary_of(c, refuse)
   local parameters = type(c.rope_parameters) == "table" and c.rope_parameters or {}
@@ -24,8 +30,10 @@ local function rotary_of(c, refuse)
   if type(s) ~= "table" then return rotary end
   local kind = s.rope_type or s.type or "default"
   if kind == "default" then return rotary end
-  if kind ~= "llama3" and kind ~= "linear" then
-    refuse(c.rope_scaling and "rope_scaling" or "rope_parameters", "the type default, linear or llama3")
+  local place = c.rope_scaling and "rope_scaling" or "rope_parameters"
+  if not needed[kind] then refuse(place, "the type default, linear or llama3") end
+  for _, key in ipairs(needed[kind]) do
+    if type(s[key]) ~= "number" then refuse(place, ("of the type %s with the number %s"):format(kind, key)) end
   end
   rotary.scaling, rotary.factor = kind, s.factor
   if kind == "llama3" then
