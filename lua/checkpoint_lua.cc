@@ -223,18 +223,24 @@ StatusOr<std::vector<std::string>> ReadNames(lua_State* L, int index) {
   return names;
 }
 
-// core.match_names(wanted, stored)
+// core.match_names(wanted, stored[, unsaved])
 StatusOr<int> MatchNames(lua_State* L, Session&) {
   if (lua_type(L, 1) != LUA_TTABLE || lua_type(L, 2) != LUA_TTABLE)
     return absl::InvalidArgumentError("match_names: expected two lists of names");
   ASSIGN_OR_RETURN(const auto wanted, ReadNames(L, 1));
   ASSIGN_OR_RETURN(const auto stored, ReadNames(L, 2));
+  std::vector<std::string> unsaved;
+  if (lua_type(L, 3) == LUA_TTABLE) {
+    ASSIGN_OR_RETURN(unsaved, ReadNames(L, 3));
+  }
   lua_newtable(L);
   for (const auto& [name, older] : checkpoint::OlderNames(wanted, stored)) {
     PushString(L, older);
     lua_setfield(L, -2, name.c_str());
   }
-  const absl::flat_hash_set<absl::string_view> all(stored.begin(), stored.end());
+  absl::flat_hash_set<absl::string_view> all(stored.begin(), stored.end());
+  all.insert(wanted.begin(), wanted.end());
+  all.insert(unsaved.begin(), unsaved.end());
   lua_newtable(L);
   for (const std::string& name : stored) {
     if (checkpoint::StateOf(name, all).empty()) continue;

@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "collectives/groups.h"
+#include "core/base/exit_code.h"
 #include "core/base/parallel_for.h"
 #include "core/base/print_options.h"
 #include "core/base/text.h"
@@ -110,6 +111,9 @@ StatusOr<int> Fail(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const std::string message, ReadString(L, -1, "fail: message"));
   return absl::InvalidArgumentError(message);
 }
+
+// As Fail, with the exit code of a NaN.
+StatusOr<int> FailDiverged(lua_State* L, Session& session) { return WithExitCode(Fail(L, session), kExitDiverged); }
 
 StatusOr<int> Where(lua_State* L, Session& session) {
   const auto where = session.Where();
@@ -293,6 +297,7 @@ int OpenCoreModule(lua_State* L) {
                    {"print_options", Entry<PrintSettings>},
                    {"set_print_options", Entry<SetPrintSettings, 5>},
                    {"fail", Entry<Fail>},
+                   {"fail_diverged", Entry<FailDiverged>},
                    {"where", Entry<Where>},
                    {"at", Entry<At>},
                    {"did_you_mean", Entry<SuggestName>},

@@ -15,10 +15,15 @@ namespace mslua::checkpoint {
 // core/optim/registry.h.
 absl::string_view StateOf(absl::string_view name, const absl::flat_hash_set<absl::string_view>& names);
 
-// A parameter's name is its path from the root that is trained. Before, the first cell that was asked for it decided,
-// and names began there: `0.weight` or `backbone.body.0.weight` for `body.0.weight`. Gives, for each of `wanted` that
-// `stored` does not have, the one name of `stored` that is its end or that it is the end of, where neither has another
-// candidate; the names of optimizers' state follow their parameters'.
+// A parameter's name is its path from the root that is trained. Older versions wrote two other forms:
+// - the first cell that was asked for its parameters named all of them, and names began there: `0.weight` for
+//   `body.0.weight`, `0.bias` for `body.0.bias`;
+// - a wrapper that was the root (nn.WithLossCell, nn.TrainOneStepCell, nn.PipelineCell) put its fields before all
+//   names: `network.backbone.body.0.weight`.
+// Gives, for the names of `wanted` that `stored` does not have, those of `stored` that have one of these forms. There
+// is none for a name with several candidates, where a candidate is that of several names, and where other parameters
+// of the cell, or of the wrapped network, have no such name. Names of optimizers' state follow their parameters', and
+// stand for no parameter.
 absl::flat_hash_map<std::string, std::string> OlderNames(const std::vector<std::string>& wanted,
                                                          const std::vector<std::string>& stored);
 

@@ -70,7 +70,10 @@ local bind_loss = args.signature("LossMonitor", {
 --- Prints `epoch: 1 step: 156, loss is 2.0084016` every per_print_times steps; 0: never.
 M.LossMonitor = Callback:extend "LossMonitor"
 function M.LossMonitor:init(...) self.every = bind_loss(...).per_print_times end
-function M.LossMonitor:add_to(spec) spec.loss_every = self.every end
+function M.LossMonitor:add_to(spec)
+  if spec.loss_every then errors.fail "LossMonitor: there are two: one per_print_times a training" end
+  spec.loss_every = self.every
+end
 
 --- What `--log-every epoch` asks for: `epoch: 3, mean loss is 0.041` at the end of each epoch. Not for users.
 M.EpochLossMonitor = Callback:extend "EpochLossMonitor"
@@ -181,6 +184,9 @@ function M.EvalCallback:init(...)
 end
 
 function M.EvalCallback:add_to(spec, model)
+  if spec.eval then
+    errors.fail "EvalCallback: there are two, and a recipe's eval_dataset is one: one dataset a training"
+  end
   spec.eval = model:eval_spec(self.dataset, true)
   spec.eval.every_epochs, spec.eval.every_steps = self.every_epochs, self.every_steps
 end

@@ -120,9 +120,12 @@ end
 
 -- Which value each parameter takes, and what has no counterpart.
 local function fit(parameters, values)
-  local wanted, stored, by_name = {}, errors.names(values), {}
-  for i, p in ipairs(parameters) do wanted[i], by_name[p.name] = p.name, p end
-  local older, states = core.match_names(wanted, stored)
+  local wanted, unsaved, stored, by_name = {}, {}, errors.names(values), {}
+  for _, p in ipairs(parameters) do
+    table.insert(p.saved and wanted or unsaved, p.name)
+    by_name[p.name] = p
+  end
+  local older, states = core.match_names(wanted, stored, unsaved)
   local found = { taken = {}, missing = {}, unused = {}, wrong = {}, older = {} }
   local used = {}
   for _, p in ipairs(parameters) do

@@ -436,10 +436,11 @@ function core.recorded_checkpoints(run) end
 ---@param path string of the checkpoint
 function core.compare_unsaved(unsaved, parameters, path) end
 ---Older versions named parameters otherwise: gives for names of a network that a checkpoint lacks the name that it has;
----and which of the checkpoint's names are an optimizer's state.
----@param wanted string[]  @param stored string[]
+---and which of the checkpoint's names are an optimizer's state. `unsaved`: the network's parameters that checkpoints
+---leave out, whose state they may have.
+---@param wanted string[]  @param stored string[]  @param unsaved? string[]
 ---@return table<string, string> older, table<string, boolean> states
-function core.match_names(wanted, stored) end
+function core.match_names(wanted, stored, unsaved) end
 
 ---What the command line asked for; written by main, read by the library.
 ---@class Options
@@ -505,6 +506,8 @@ function core.print_options() end
 function core.set_print_options(precision, threshold, edgeitems, linewidth, sci_mode) end
 ---Raises `format:format(...)` at the user's line.
 function core.fail(format, ...) end
+---The same for numbers that are NaN: the process ends with exit code 7.
+function core.fail_diverged(format, ...) end
 ---"recipe.lua:12" of the nearest caller outside the library, or nil.
 function core.where() end
 ---While a graph is traced, errors name this line, "recipe.lua:12", until another line of the user runs.

@@ -22,11 +22,10 @@ local function penalised(scores, seen, penalty)
   return ops.select(ops.greater(ops.reshape(counts, { n, v }), 0), smaller, scores)
 end
 
--- The token that u, float32 [n, 1] in [0, 1), draws from logits [n, 1, v] where the rows have the tokens `seen` (nil:
--- they do not matter): int32 [n].
-local function choose(logits, u, how, seen)
-  local n, v = logits.shape[1], logits.shape[3]
-  local scores = ops.reshape(logits, { n, v }):astype "float32"
+-- The token that u, float32 [n, 1] in [0, 1), draws from scores, float32 [n, v], of which rows have the tokens `seen`
+-- (nil: they do not matter): int32 [n].
+local function draw(scores, u, how, seen)
+  local n, v = unpack(scores.shape)
   if seen then scores = penalised(scores, seen, how.repetition_penalty) end
   if how.temperature == 0 then return ops.argmax(scores, 2) end
   scores = scores / how.temperature
@@ -50,6 +49,17 @@ local function choose(logits, u, how, seen)
   at = ops.minimum(at, kept and ops.reduce_sum(kept, 2, true) - 1 or width - 1):astype "int32"
   if ids then at = ops.gather_d(ids, at, 2) end
   return ops.reshape(at, { n })
+end
+
+local UNDEFINED = -1  -- in place of a token: the logits have none
+
+-- The token that u draws from logits [n, 1, v], as `draw`; UNDEFINED where logits are NaN or infinite.
+local function choose(logits, u, how, seen)
+  local n, v = logits.shape[1], logits.shape[3]
+  local scores = ops.reshape(logits, { n, v }):astype "float32"
+  -- A network may exclude tokens by logits of -inf.
+  local defined = ops.less(ops.reduce_sum(scores, 2), math.huge)
+  return ops.select(defined, draw(scores, u, how, seen), UNDEFINED)
 end
 
 ---------------------------------------------------------------------------------------------------------------- graphs
@@ -116,7 +126,8 @@ end
 
 -- Computes the newest counts[r] tokens of each row r from the beginning: the next token of each.
 function Generator:prefill(rows, counts, u)
-  local longest, t = math.max(unpack(counts)), 1
+  local longest, t = 1, 1
+  for _, count in ipairs(counts) do longest = math.max(longest, count) end
   while t < longest do t = t * 2 end
   t = math.min(t, self.cache.block)
   local ids, start = {}, {}
@@ -215,7 +226,9 @@ function M.continue(net, rows, how, own)
   for _, row in ipairs(rows) do longest = math.max(longest, #row) end
   local texts, lengths, out, ended, left = {}, {}, {}, {}, #own
   for k, r in ipairs(own) do
-    texts[k], out[r], lengths[k] = { unpack(rows[r]) }, { unpack(rows[r]) }, #rows[r]
+    -- unpack gives fewer values than a long prompt has.
+    texts[k], out[r] = table.move(rows[r], 1, #rows[r], 1, {}), table.move(rows[r], 1, #rows[r], 1, {})
+    lengths[k] = #rows[r]
   end
   local run = generator(net, #own, longest + a.count, a)
   if a.repetition_penalty ~= 1 then run:remember(texts, longest + a.count) end
@@ -229,6 +242,13 @@ function M.continue(net, rows, how, own)
       found = run:step(texts, draws[i])
     end
     for k, id in ipairs(found) do
+      if id == UNDEFINED then
+        if not ended[k] then
+          core.fail_diverged("generate: prompt %d: the logits of token %d are NaN or infinite, so that it has no "
+            .. "probability: give weights that are finite", own[k], #out[own[k]] + 1)
+        end
+        id = 0
+      end
       table.insert(texts[k], id)
       run:see(k, id)
       if not ended[k] then

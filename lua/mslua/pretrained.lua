@@ -342,17 +342,58 @@ function M.from_pretrained(...)
   return net
 end
 
+-- Settings of networks that may differ from a folder's: those of training and of heads, and those that the shapes of
+-- tensors show.
+local FREE = { block = true, vocab = true, dropout = true, drop_path = true, head = true, classes = true,
+  num_classes = true, pooler = true, tied = true }
+
+-- Adds the settings of a network by their names, those of a table within as "rotary.base".
+local function add_settings(config, prefix, settings)
+  for _, name in ipairs(errors.names(config)) do
+    local v = config[name]
+    if type(v) == "table" then
+      add_settings(v, prefix .. name .. ".", settings)
+    elseif not FREE[name] then
+      settings[prefix .. name] = v
+    end
+  end
+  return settings
+end
+
+-- Whether two settings are equal. Files may have numbers that were rounded to float32.
+local function same_setting(a, b)
+  if type(a) ~= "number" or type(b) ~= "number" then return a == b end
+  return math.abs(a - b) <= 1e-6 * math.max(math.abs(a), math.abs(b))
+end
+
+-- An error that lists the settings of a network that are others than those of a folder's network, with which the
+-- folder's weights compute something else.
+local function check_settings(net, from_folder, fail)
+  local ours, theirs = add_settings(net.config, "", {}), add_settings(from_folder.config, "", {})
+  local different = {}
+  for _, name in ipairs(errors.names(theirs)) do
+    if not same_setting(ours[name], theirs[name]) then
+      different[#different + 1] = ("%s is %s in the network and %s in the folder"):format(name,
+        errors.show(ours[name]), errors.show(theirs[name]))
+    end
+  end
+  if #different == 0 then return end
+  fail("config.json: %s: give the network the folder's values, or take ms.from_pretrained(folder) as the network",
+    table.concat(different, "; "))
+end
+
 --- Gives a network the weights of a folder of its family, as start values: heads that the files lack keep their initial
---- values.
+--- values. Other settings than the folder's are an error.
 ---@param net Cell
 ---@param dir string
 function M.load_into(net, dir)
   local family = M.family_of(net, "weights")
-  local found_family, _, found, fail = open(dir)
+  local found_family, config, found, fail = open(dir)
   if found_family ~= family then
     fail("config.json: model_type is '%s', the network is of the family '%s'", found_family.model_type,
       family.model_type)
   end
+  check_settings(net, network_of(family, config, found, fail), fail)
   fill(net, family, found, fail, true)
 end
 

@@ -11,7 +11,8 @@ local Cell = require "mslua.cell"
 
 local NEVER = -1e30  -- the score of a beam that is not there
 
--- The 2 k best continuations of each sentence's k beams: values, tokens and beams, from 0, each [n, 2 k].
+-- The 2 k best continuations of each sentence's k beams: values, tokens and beams, from 0, each [n, 2 k]; and whether
+-- the sentence's logits are numbers, bool [n].
 local function best(logits, scores, n, k)
   local v = logits.shape[3]
   local likely = ops.log_softmax(ops.reshape(ops.cast(logits, "float32"), { n * k, v }), -1)
@@ -19,7 +20,9 @@ local function best(logits, scores, n, k)
   local values, places = ops.top_k(sums, math.min(2 * k, k * v))
   local place = ops.cast(places, "float64")
   local beams = ops.floor((place + 0.5) / v)
-  return values, ops.cast(place - beams * v, "int32"), ops.cast(beams, "int32")
+  -- A network may exclude tokens by logits of -inf.
+  local defined = ops.less(ops.reduce_sum(sums, 2), math.huge)
+  return values, ops.cast(place - beams * v, "int32"), ops.cast(beams, "int32"), defined
 end
 
 ---------------------------------------------------------------------------------------------------------------- graphs
@@ -58,8 +61,8 @@ end
 
 local function int32(list) return core.tensor(list, "int32") end
 
---- The targets of n sources, lists of ids that are padded to s.
-function Translator:run(sources, a)
+--- The targets of n sources, lists of ids that are padded to s. `numbers`: those of the sources, for messages.
+function Translator:run(sources, numbers, a)
   local n, k, most = self.n, self.k, math.min(a.max_tokens, self.net.block)
   local source, ids, start, parents, scores, beams, ended = {}, {}, {}, {}, {}, {}, {}
   for i = 1, n do
@@ -73,11 +76,15 @@ function Translator:run(sources, a)
   end
   source = int32(source)
   for step = 1, most do
-    local values, tokens, from = self:graph(step == 1):run(source, int32(ids), int32(start),
+    local values, tokens, from, defined = self:graph(step == 1):run(source, int32(ids), int32(start),
       core.tensor(scores, "float32"), int32(parents))
-    values, tokens, from = values:totable(), tokens:totable(), from:totable()
+    values, tokens, from, defined = values:totable(), tokens:totable(), from:totable(), defined:totable()
     local open = 0
     for i = 1, n do
+      if not defined[i] and sources[i] and #ended[i] < k then
+        core.fail_diverged("translate: sources[%d]: the logits of token %d of the target are NaN or infinite, so that "
+          .. "it has no probability: give weights that are finite", numbers[i], step)
+      end
       local longer, kept = {}, 0
       for c = 1, #values[i] do
         local before, token, value = beams[i][from[i][c] + 1], tokens[i][c], values[i][c]
@@ -88,7 +95,7 @@ function Translator:run(sources, a)
         elseif kept < k then
           kept = kept + 1
           local r = (i - 1) * k + kept
-          longer[kept] = { unpack(before) }
+          longer[kept] = table.move(before, 1, #before, 1, {})
           table.insert(longer[kept], token)
           ids[r], parents[r], scores[i][kept], start[r] = { token }, (i - 1) * k + from[i][c], value, step
         end
@@ -176,12 +183,14 @@ function Cell:translate(...)
   end)
   local n = math.min(a.batch_size, #order)
   for first = 1, #order, n do
-    local group = {}
-    for i = first, math.min(first + n - 1, #order) do group[#group + 1] = a.sources[order[i]] end
+    local group, numbers = {}, {}
+    for i = first, math.min(first + n - 1, #order) do
+      group[#group + 1], numbers[#numbers + 1] = a.sources[order[i]], order[i]
+    end
     local s = math.min(math.ceil(#group[#group] / STEP) * STEP, self.block)
     local key = ("%d %d %d"):format(n, s, a.beams)
     made[key] = made[key] or translator(self, n, s, a.beams)
-    for i, target in ipairs(made[key]:run(group, a)) do results[order[first + i - 1]] = target end
+    for i, target in ipairs(made[key]:run(group, numbers, a)) do results[numbers[i]] = target end
   end
   return results
 end

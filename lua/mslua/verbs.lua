@@ -79,9 +79,11 @@ end
 local function callbacks_of(recipe, dataset, eval_dataset)
   local list, flags = {}, core.options
   local every = flags.log_every or 1
-  for i, callback in ipairs(recipe.callbacks) do
-    list[i] = callback
-    if class.is(callback, callbacks.LossMonitor) and not flags.log_every then every = nil end
+  for _, callback in ipairs(recipe.callbacks) do
+    local prints = class.is(callback, callbacks.LossMonitor)
+    -- --log-every replaces the recipe's LossMonitor.
+    if not prints or not flags.log_every then list[#list + 1] = callback end
+    if prints and not flags.log_every then every = nil end
   end
   if every == "epoch" then
     list[#list + 1] = callbacks.EpochLossMonitor()
@@ -536,7 +538,7 @@ local function gathered(drawn, texts, most)
   local ranks, mine = core.options.ranks, {}
   for k = 1, math.ceil(texts / ranks) do
     local ids = drawn[core.options.rank + 1 + (k - 1) * ranks] or {}
-    mine[k] = { #ids, unpack(ids) }
+    mine[k] = table.move(ids, 1, #ids, 2, { #ids })
     for i = #ids + 2, most + 1 do mine[k][i] = 0 end
   end
   local all = {}

@@ -93,4 +93,13 @@ check.case("what EarlyStopping watches is looked for before training", function(
   check.equal(steps, 1)
 end)
 
+check.case("two callbacks of a kind that a training has once", function()
+  local model = ms.Model(Falling(), {
+    loss_fn = function(output) return ops.reduce_mean(output) end, optimizer = nn.SGD { learning_rate = 0.1 },
+  })
+  local function train_with(...) model:train(1, data, { callbacks = { ... } }) end
+  check.fails_here("EvalCallback: there are two", train_with, ms.EvalCallback(data), ms.EvalCallback(data))
+  check.fails_here("LossMonitor: there are two", train_with, ms.LossMonitor(0), ms.LossMonitor(2))
+end)
+
 check.done()

@@ -115,6 +115,15 @@ check.case("frequencies of draws", function()
   expect({ top_p = 0.6 }, function(_, before) return before < 0.6 end)
 end)
 
+-- Lua's stack has no place for so many values.
+check.case("a long prompt, and many prompts", function()
+  local long, ids, rows = GPT { vocab = 5, block = 8400, layers = 1, heads = 1, dim = 2 }, {}, {}
+  for i = 1, 8300 do ids[i] = i % 5 end
+  check.equal(#long:generate(ids, { count = 2, temperature = 0 }), 8302)
+  for r = 1, 8300 do rows[r] = { 1 } end
+  check.equal(#net:generate(rows, { count = 1, temperature = 0 }), 8300)
+end)
+
 check.case("where texts end", function()
   local all = net:generate(prompts[1], { count = 10, temperature = 0 })
   local found = net:generate(prompts[1], { count = 10, temperature = 0, stop_ids = { all[6] } })
@@ -127,6 +136,18 @@ check.case("where texts end", function()
     return #seen == 3
   end })
   check.equal(#seen, 3)
+end)
+
+check.case("logits that are NaN are an error, in each way of choosing", function()
+  local broken = GPT { vocab = 19, block = 12, layers = 1, heads = 2, dim = 16 }
+  local table_of = broken.tokens.embedding_table
+  local rows = table_of.value:totable()
+  rows[8][3] = 0 / 0
+  table_of.value = ms.Tensor(rows, ms.float32)
+  local problem = "generate: prompt 1: the logits of token 3 are NaN or infinite"
+  for _, how in ipairs { { temperature = 0 }, {}, { top_k = 3 }, { top_p = 0.5 }, { repetition_penalty = 1.2 } } do
+    check.fails_here(problem, function() broken:generate({ 1, 2 }, how) end)
+  end
 end)
 
 check.case("caches are in no list of parameters", function()

@@ -116,4 +116,14 @@ check.case("bad input", function()
   end)
 end)
 
+check.case("logits that are NaN are an error", function()
+  local broken = Transformer { vocab = VOCAB, block = 12, layers = 1, heads = 2, dim = 16, hidden = 24, dropout = 0 }
+  for _, p in ipairs(broken:get_parameters()) do p.value = p.value * (0 / 0) end
+  for beams = 1, 2 do
+    check.fails_here("translate: sources[2]: the logits of token 1 of the target are NaN or infinite", function()
+      broken:translate { sources = { { 3, 4, 5 }, { 6 } }, begin = BEGIN, stop = STOP, beams = beams }
+    end)
+  end
+end)
+
 check.done()

@@ -312,6 +312,18 @@ check.case("what does not fit is listed, and nothing changes", function()
   check.fails_here("no name in common", function() ms.load_param_into_net(net, { x = ms.ones { 2 } }) end)
   ms.load_param_into_net(net, with { ["moments.fc.bias"] = ms.ones { 3 }, ["moment1.fc.weight"] = ms.ones { 1 } })
   check.equal(net.fc.bias.value:totable(), { 5, 5, 5 })
+  -- An optimizer's state, or the value of another cell, is not that of a parameter.
+  for _, name in ipairs { "moment1.fc.bias", "ema.fc.bias" } do
+    refused("not in the checkpoint: fc.bias (strict_load", { ["fc.bias"] = false, [name] = ms.ones { 3 } })
+  end
+  for _, name in ipairs { "adam.m.fc.bias", "other.fc.bias", "bias" } do
+    refused("not in the checkpoint: fc.bias; not in the network: " .. name, {
+      ["fc.bias"] = false, [name] = ms.ones { 3 } })
+  end
+  net.fc.bias.saved = false
+  ms.load_param_into_net(net, with { ["fc.bias"] = false, ["moments.fc.bias"] = ms.ones { 3 } })
+  check.equal(net.fc.bias.value:totable(), { 5, 5, 5 })
+  net.fc.bias.saved = true
   -- What does not fit stays, a float of another type is converted.
   check.equal({ ms.load_param_into_net(net, with {
     ["fc.bias"] = ms.full({ 3 }, 2, ms.float16), ["fc.weight"] = ms.ones { 9 } }, false) },

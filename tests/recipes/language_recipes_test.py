@@ -134,7 +134,7 @@ def bert():
     with open("exported/tokenizer.json") as f, open("bert/tokenizer.json") as g:
         assert f.read() == g.read()
     smoke("train", "bert_classify", "data_path=news", "weights=bert", "dim=64", code=2,
-          says="word_embeddings.weight is")
+          says="dim is 64 in the network and")
     put("bad/train.csv", '"1","a","b"\n"7","c","d"\n')
     smoke("train", "bert_classify", "data_path=bad", code=2,
           says="bad/train.csv: record 2: expected a class from 1 to 4 and texts, got \"7\"")

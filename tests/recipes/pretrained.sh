@@ -62,9 +62,68 @@ LUA
 expect "a head for other classes" 0 "of other sizes, initial values stay: fc.weight is [5, 64], expected [3, 64]" \
   "$mslua" run classes.lua
 expect "names of torchvision" 0 "layer2.0.down_bn.moving_variance" "$mslua" ckpt show pictures
-sed -i 's/resnet18/resnet26/' pictures/config.json
+cp -r pictures other_pictures
+sed -i 's/resnet18/resnet26/' other_pictures/config.json
 expect "an architecture that is not there" 2 'architecture is "resnet26", expected one of resnet101' \
-  "$mslua" ckpt show pictures
+  "$mslua" ckpt show other_pictures
+
+# --- what a network and the folder of its weights must have in common, in each family
+write llama rotary
+write bert words
+write vit patches
+cat >settings.lua <<'LUA'
+require "mslua"
+local load_into = require("mslua.pretrained").load_into
+local rotary = { base = 100, scaling = "llama3", factor = 8, low_freq_factor = 1, high_freq_factor = 4,
+  original_length = 32 }
+local networks = {
+  good = { require "gpt", vocab = 37, block = 24, layers = 2, heads = 4, dim = 16, activation = "gelu_new" },
+  rotary = { require "llama", vocab = 37, block = 24, layers = 2, heads = 4, kv_heads = 2, dim = 16, hidden = 24,
+    rotary = rotary },
+  words = { require "bert", vocab = 37, block = 24, layers = 2, heads = 4, dim = 16, hidden = 24, head = "mlm",
+    pooler = false },
+  patches = { require "vit", image_size = 8, patch = 4, classes = 5, layers = 2, heads = 4, dim = 16, hidden = 24 },
+  pictures = { require("resnet").resnet18, num_classes = 5, width = 8 },
+}
+local function load(folder, changes)
+  local settings = {}
+  for key, v in pairs(networks[folder]) do settings[key] = v end
+  for key, v in pairs(changes) do settings[key] = v end
+  local make = table.remove(settings, 1)
+  return pcall(load_into, make(settings), folder)
+end
+local function refused(folder, changes, wanted)
+  local ok, problem = load(folder, changes)
+  if ok or not problem:find("config.json: " .. wanted .. ": give the network the folder's values", 1, true) then
+    print(("%s: expected '%s', got: %s"):format(folder, wanted, tostring(problem)))
+  end
+end
+local function taken(folder, changes) assert(load(folder, changes)) end
+
+refused("good", { heads = 2, activation = "gelu" }, 'activation is "gelu" in the network and "gelu_new" in the folder; '
+  .. "heads is 2 in the network and 4 in the folder")
+refused("rotary", { epsilon = 1e-6, rotary = {} }, "epsilon is 1e-06 in the network and 1e-05 in the folder; "
+  .. "rotary.base is 10000 in the network and 100 in the folder; "
+  .. "rotary.factor is 1 in the network and 8 in the folder; "
+  .. "rotary.original_length is 8192 in the network and 32 in the folder; "
+  .. 'rotary.scaling is "none" in the network and "llama3" in the folder')
+refused("words", { heads = 2, epsilon = 1e-5 }, "epsilon is 1e-05 in the network and 1e-12 in the folder; "
+  .. "heads is 2 in the network and 4 in the folder")
+refused("patches", { activation = "gelu_new" }, 'activation is "gelu_new" in the network and "gelu" in the folder')
+networks.pictures[1] = require("resnet").resnet34
+refused("pictures", { stem = "cifar" }, 'architecture is "resnet34" in the network and "resnet18" in the folder; '
+  .. 'stem is "cifar" in the network and "imagenet" in the folder')
+networks.pictures[1] = require("resnet").resnet18
+
+taken("good", { dropout = 0.3 })
+taken("rotary", { block = 1024, epsilon = 1.00000001e-5 })
+taken("words", { head = "classifier", classes = 4, dropout = 0 })
+taken("patches", { classes = 3, drop_path = 0.1 })
+taken("pictures", { num_classes = 7 })
+print "all settings"
+LUA
+said=$("$mslua" run settings.lua 2>settings.err)
+[ "$said" = "all settings" ] || { echo "settings: $said"; cat settings.err; failed=1; }
 
 # --- a recipe that starts from a folder, its run as a folder, and text from it
 mkdir text
@@ -86,13 +145,24 @@ LUA
 expect "weights of a recipe" 0 "starting from the weights of good" "$mslua" train tune.lua --out runs/a
 expect "weights of another family" 2 "model_type is 'llama', the network is of the family 'gpt2'" \
   "$mslua" train tune.lua --out runs/b from=shards
-expect "weights of another size" 2 "wte.weight is [37, 16], expected [37, 8]" "$mslua" train tune.lua --out runs/b \
-  dim=8
+expect "weights of another size" 2 "dim is 8 in the network and 16 in the folder; hidden is 32 in the network and 64" \
+  "$mslua" train tune.lua --out runs/b dim=8
 expect "text of a recipe" 0 "the" "$mslua" generate tune.lua --ckpt runs/a --prompt the --max-new 5
 expect "a prompt's unknown character" 2 "has no character" "$mslua" generate tune.lua --ckpt runs/a --prompt '~'
 mkdir tuned
 expect "a run as a folder" 0 "" "$mslua" ckpt convert runs/a tuned
 expect "and text from it" 0 "1,2," "$mslua" generate tuned --ids 1,2 --max-new 2
+
+# --- weights that are NaN
+cat >undefined.lua <<'LUA'
+local ms = require "mslua"
+local net = ms.from_pretrained "good"
+net.ln.gamma.value = net.ln.gamma.value * (0 / 0)
+ms.save_pretrained(net, "undefined")
+LUA
+mkdir undefined
+"$mslua" run undefined.lua || failed=1
+expect "weights that are NaN" 7 "the logits of token 4 are NaN or infinite" "$mslua" generate undefined --ids 1,2,3
 
 # --- bad input
 bad() {  # bad NAME TEXT FOLDER
@@ -130,6 +200,10 @@ copy good; echo '{' >bad/config.json
 bad "no JSON" "config.json" bad
 copy shards; edit bad config.json 'v["rope_scaling"]["rope_type"] = "yarn"'
 bad "rope type" "is not supported, expected the type default, linear or llama3" bad
+for key in factor low_freq_factor original_max_position_embeddings; do
+  copy shards; edit bad config.json "del v['rope_scaling']['$key']"
+  bad "rope_scaling without $key" "of the type llama3 with the number $key" bad
+done
 copy shards; rm bad/model-00002-of-00002.safetensors
 bad "a missing shard" "the shard model-00002-of-00002.safetensors" bad
 copy shards; edit bad model.safetensors.index.json 'v["weight_map"]["model.norm.weight"] = "../x.safetensors"'

@@ -16,6 +16,12 @@ for _, name in ipairs { "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_pro
   end
 end
 
+-- The numbers that a type of rope_scaling has.
+local needed = {
+  linear = { "factor" },
+  llama3 = { "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings" },
+}
+
 -- The attributes of ops.rotary_position_embedding.
 local function rotary_of(c, refuse)
   local parameters = type(c.rope_parameters) == "table" and c.rope_parameters or {}
@@ -24,8 +30,10 @@ local function rotary_of(c, refuse)
   if type(s) ~= "table" then return rotary end
   local kind = s.rope_type or s.type or "default"
   if kind == "default" then return rotary end
-  if kind ~= "llama3" and kind ~= "linear" then
-    refuse(c.rope_scaling and "rope_scaling" or "rope_parameters", "the type default, linear or llama3")
+  local place = c.rope_scaling and "rope_scaling" or "rope_parameters"
+  if not needed[kind] then refuse(place, "the type default, linear or llama3") end
+  for _, key in ipairs(needed[kind]) do
+    if type(s[key]) ~= "number" then refuse(place, ("of the type %s with the number %s"):format(kind, key)) end
   end
   rotary.scaling, rotary.factor = kind, s.factor
   if kind == "llama3" then
@@ -36,7 +44,7 @@ local function rotary_of(c, refuse)
 end
 
 local function scaling_of(rotary)
-  if not rotary.scaling or rotary.scaling == "none" then return nil end
+  if rotary.scaling == "none" then return nil end
   local llama3 = rotary.scaling == "llama3"
   return {
     rope_type = rotary.scaling, factor = rotary.factor, low_freq_factor = llama3 and rotary.low_freq_factor or nil,
@@ -68,7 +76,7 @@ return {
       architectures = { "LlamaForCausalLM" }, vocab_size = c.vocab, max_position_embeddings = c.block,
       num_hidden_layers = c.layers, num_attention_heads = c.heads, num_key_value_heads = c.kv_heads,
       hidden_size = c.dim, intermediate_size = c.hidden, head_dim = c.head_dim, rms_norm_eps = c.epsilon,
-      hidden_act = "silu", rope_theta = c.rotary.base or 10000, rope_scaling = scaling_of(c.rotary),
+      hidden_act = "silu", rope_theta = c.rotary.base, rope_scaling = scaling_of(c.rotary),
       attention_bias = c.attention_bias, mlp_bias = c.mlp_bias, tie_word_embeddings = c.tied,
     }
   end,

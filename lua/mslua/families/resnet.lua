@@ -31,12 +31,13 @@ return {
   architectures = { "resnet18", "resnet34", "resnet50", "resnet101", "resnet152" },
   network = function(c, has, refuse)
     local stem, head = has "conv1.weight", has "fc.weight"
-    if not stem or not head then refuse("architecture", "a network with conv1.weight and fc.weight") end
+    if not stem then refuse("architecture", "a network with conv1.weight") end
     return require "mslua.models.resnet"[c.architecture] {
-      num_classes = head[1], width = stem[1], stem = stem[3] == 3 and "cifar" or "imagenet",
+      num_classes = head and head[1], width = stem[1], stem = stem[3] == 3 and "cifar" or "imagenet",
     }
   end,
   config = function(net)
-    return { architecture = net.architecture, num_classes = net.fc.out_channels, num_features = net.fc.in_channels }
+    local fc = net.fc
+    return { architecture = net.config.architecture, num_classes = fc.out_channels, num_features = fc.in_channels }
   end,
 }

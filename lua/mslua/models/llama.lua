@@ -60,12 +60,21 @@ end
 
 local Llama = nn.Cell:extend "Llama"
 
+-- The attributes of ops.rotary_position_embedding.
+local rotary_fields = {
+  { "mode", "string", "halves", choices = { "halves", "interleaved" } }, { "base", "number", 10000, above = 0 },
+  { "scaling", "string", "none", choices = { "none", "linear", "llama3" } }, { "factor", "number", 1, above = 0 },
+  { "low_freq_factor", "number", 1, above = 0 }, { "high_freq_factor", "number", 4, above = 0 },
+  { "original_length", "number", 8192, above = 0 },
+}
+
 local bind = args.signature("Llama", {
   { "vocab", "integer", required = true, min = 1 }, { "block", "integer", required = true, min = 1 },
   { "layers", "integer", required = true, min = 1 }, { "heads", "integer", required = true, min = 1 },
   { "kv_heads", "integer", min = 1 }, { "dim", "integer", required = true, min = 1 },
   { "hidden", "integer", required = true, min = 1 }, { "head_dim", "integer", min = 2 },
-  { "epsilon", "number", 1e-5, above = 0 }, { "rotary", "table", {} }, { "tied", "boolean", false },
+  { "epsilon", "number", 1e-5, above = 0 }, { "rotary", "table", {}, fields = rotary_fields },
+  { "tied", "boolean", false },
   { "attention_bias", "boolean", false }, { "mlp_bias", "boolean", false },
 })
 

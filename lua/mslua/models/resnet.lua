@@ -142,7 +142,10 @@ for name, shape in pairs(shapes) do
     a.variant = a.variant or (a.batch_size and "tutorial" or "he")
     local net = ResNet(shape[1], shape[2], a)
     -- Published weights are of the paper's padding.
-    if a.variant == "he" then net.family, net.architecture = "resnet", name end
+    if a.variant == "he" then
+      net.family = "resnet"
+      net.config = { architecture = name, num_classes = a.num_classes, stem = a.stem, width = a.width }
+    end
     return net
   end
 end
