@@ -225,11 +225,13 @@ def test_nan():
     os.unlink(os.path.join(ROOT, "bad"))
 
 
+SHARDED = RECIPE.replace("ops.MatMul(), ops.ReLU(), ops.MatMul()",
+                         "ops.MatMul():shard{{1, 1}, {1, 2}}, ops.ReLU(), ops.MatMul():shard{{1, 2}, {2, 2}}")
+SHARDED = SHARDED.replace("train = {", 'parallel = { parallel_mode = "semi_auto_parallel" }, train = {')
+
+
 def test_layouts():
-    text = RECIPE.replace("ops.MatMul(), ops.ReLU(), ops.MatMul()",
-                          "ops.MatMul():shard{{1, 1}, {1, 2}}, ops.ReLU(), ops.MatMul():shard{{1, 2}, {2, 2}}")
-    text = text.replace("train = {", 'parallel = { parallel_mode = "semi_auto_parallel" }, train = {')
-    write("shard.lua", text)
+    write("shard.lua", SHARDED)
     job = start("y", "steps=1000000", "nap=0.002", recipe="shard.lua")
     text, code = attach(".layout w2", ".layout w", rw=False)
     check("the parts of a sharded parameter are drawn",
@@ -238,6 +240,23 @@ def test_layouts():
     check("and its copies", re.search(r"w  f32\[32,16\].*2 parts of \[32,8\].*2 copies", text), text)
     text, code = attach(".stat w2", ".stat w", rw=False)
     check("statistics are each rank's", code == 0 and len(re.findall(r"^\[\d\] w2 f32\[8,2\]", text, re.M)) == 4, text)
+    text, code = attach("@2 .stat w2", "@all ms.communication.get_rank()", "@1 ms.communication.get_group_size()")
+    check("statistics of the rank that is named, and Lua that knows its rank", code == 0
+          and re.match(r"w2 f32\[8,2\]  mean [^\n]*\n\[0\] 0\n\[1\] 1\n\[2\] 2\n\[3\] 3\n\[1\] 4$", text.strip()), text)
+    job.kill()
+
+
+def test_lua_of_a_rank():
+    """What Lua at a rank asks for, is that rank's."""
+    write("shard.lua", SHARDED)
+    job = start("lua", "steps=1000000", "nap=0.002", recipe="shard.lua")
+    shards, code = attach(".pause", *["@%d .dump w2" % r for r in range(4)])
+    firsts = [float(n) for n in re.findall(r"^w2 f32\[8,2\]\n([^,]+),", shards, re.M)]
+    text, _ = attach("@all ms.run.dump('w2').values[1]", "@all ms.run.stat('w2').rank", ".resume")
+    said = [float(n) for n in re.findall(r"^\[\d\] (-?\d\.\d.*)$", text, re.M)]
+    check("a rank's Lua sees that rank's shard", code == 0 and len(set(firsts)) == 4 and len(said) == 4
+          and all(abs(a - b) < 1e-3 for a, b in zip(firsts, said)), (shards, text))
+    check("and its statistics", "[0] 0\n[1] 1\n[2] 2\n[3] 3\n" in text, text)
     job.kill()
 
 
@@ -417,7 +436,7 @@ def test_watch_cost():
 
 
 TESTS = [test_transcript_native, test_transcript_mpi, test_pauses, test_breaks_and_leases, test_signal_while_paused,
-         test_diagnosis, test_nan, test_layouts, test_gradients, test_two_hosts]
+         test_diagnosis, test_nan, test_layouts, test_lua_of_a_rank, test_gradients, test_two_hosts]
 MANUAL = [test_hundred_pauses, test_resnet, test_watch_cost]
 CHOSEN = [t for t in MANUAL if sys.argv[2:] == [t.__name__[len("test_"):]]]
 sys.exit(main(CHOSEN or TESTS))
