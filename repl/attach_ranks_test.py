@@ -303,6 +303,22 @@ def floats_of(path):
     return struct.unpack("<%df" % ((len(data) - begin) // 4), data[begin:])
 
 
+def look_at_stages():
+    """At parameters of both stages, of two ranks each."""
+    text, code = attach(".stat one.weight", ".stat two.weight", ".dump two.bias", "@3 .dump two.bias", ".params weight",
+                        ".layout two.bias", rw=False)
+    check("the ranks of a stage answer for its parameters", code == 0
+          and all(re.search(r"%s\.weight f32\S+  mean .* identical on ranks %s " % (n, ranks), text)
+                  for n, ranks in (("one", "0-1"), ("two", "2-3")))
+          and len(re.findall(r"two\.bias f32\S+\n-?\d[^\n]*,", text)) == 2, text)
+    check("the parameters of all stages are listed", re.search(r"one\.weight .*  on 0-1\n", text)
+          and re.search(r"two\.weight .*  on 2-3\n", text) and "elements on ranks 2-3\n" in text, text)
+    check("where a stage's parameter is", "  not on ranks 0-1\n" in text, text)
+    text, code = attach("@0 .dump two.bias", rw=False)
+    check("a rank without the parameter says who has it",
+          code == 2 and "two.bias is not on rank 0; it is on ranks 2-3: @2-3 " in text, text)
+
+
 def test_gradients():
     """The rate is 0, so each step has the gradient of the first: whole, in every mode."""
     write("gradients.lua", GRADIENTS)
@@ -319,6 +335,8 @@ def test_gradients():
         text, code = attach(".dump grad(two.weight) %s/%s.safetensors" % (ROOT, name), rw=False)
         check("gradients are answered, " + name,
               code == 0 and len(answers) == 4 and all(a["ok"] for a in answers), (answers, text))
+        if name == "stages":
+            look_at_stages()
         stats = [a["answer"] for a in answers if a["ok"]]
         shapes = [s.get("type") for s in stats]  # ranks that do not agree have no common type
         check("gradients are whole, " + name, shapes == ["f32[16,32]", "f32[16]", "f32[64,16]", "f32[64]"], answers)

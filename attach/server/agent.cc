@@ -7,13 +7,6 @@
 #include "core/base/clock.h"
 
 namespace mslua::endpoint {
-namespace {
-
-// Of one answer: a message between ranks holds 64 KiB.
-constexpr size_t kMostText = 50 << 10, kMostJson = 12 << 10;
-
-}  // namespace
-
 std::string TextOf(const RankMessage& message, const char* name) {
   const auto found = message.find(name);
   return found == message.end() ? "" : found->second;

@@ -18,6 +18,9 @@
 
 namespace mslua::endpoint {
 
+// Of one answer of another rank than 0, whose text is truncated there: a message between ranks holds 64 KiB.
+inline constexpr size_t kMostText = 50 << 10, kMostJson = 12 << 10;
+
 // Fields of messages; "", 0 and no numbers where there is none.
 std::string TextOf(const RankMessage& message, const char* name);
 int64_t NumberOf(const RankMessage& message, const char* name);
