@@ -31,7 +31,8 @@ Status LuaHook::AtStep(const TrainState& s) {
   if (s.step == 0 || seen_ == s.step) return absl::OkStatus();
   seen_ = s.step;
   RETURN_IF_ERROR(Fire("step_end", s, s.epoch + 1, s.step_in_epoch));
-  if (s.step_in_epoch == progress_->steps_per_epoch) return absl::OkStatus();
+  // After a stop there is no next step.
+  if (progress_->stopped || s.step_in_epoch == progress_->steps_per_epoch) return absl::OkStatus();
   return Fire("step_begin", s, s.epoch + 1, s.step_in_epoch + 1);
 }
 

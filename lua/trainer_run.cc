@@ -22,6 +22,7 @@ TrainingFlags FlagsOf(Session& session) {
   TrainingFlags flags;
   flags.out = OptionString(L, "out");
   flags.resume = OptionString(L, "resume");
+  flags.may_resume = verb != "run" && verb != "repl";
   flags.progress = OptionString(L, "progress");
   flags.saves = OptionInt(L, "fast_dev_run") <= 0 && verb != "verify" && verb != "prof" && verb != "lr-find";
   // To verify a recipe trains for a moment, and is no training of its own. What a device updates is not in memory that

@@ -170,6 +170,17 @@ TEST_F(TrainingTest, HooksSeeTheStepsAndStop) {
     return table.concat(log, ' '))"),
             "b1.0 e1.0 s1.1 s1.2 E1.2 e2.0 s2.1 f2.1");
   EXPECT_EQ(Eval(R"(
+    local log = {}
+    train(make {kind = 'sgd'}, 0.1, 5, {hooks = {
+      step_begin = function(c) log[#log + 1] = 'b' .. c.epoch .. '.' .. c.step .. '.' .. c.global_step end,
+      step_end = function(c)
+        log[#log + 1] = 's' .. c.epoch .. '.' .. c.step .. '.' .. c.global_step
+        if c.global_step == 3 then c.stop() end
+      end,
+    }})
+    return table.concat(log, ' '))"),
+            "b1.1.0 s1.1.1 b1.2.1 s1.2.2 b2.1.2 s2.1.3");
+  EXPECT_EQ(Eval(R"(
     local seen
     train(make {kind = 'sgd'}, 0.1, 1, {hooks = {finish = function(c) seen = c.epoch .. '.' .. c.step end}})
     return seen)"),

@@ -68,7 +68,8 @@ def transcript(job, name, shapes):
             ("@all collectgarbage('count') < 50000", r"\[0-3\] true"),
             (".pause", r"paused at step \d+ on 4/4 ranks"), (".step 2", r"paused at step \d+ on 4/4 ranks"),
             (".stat %(w)s" % shapes, r"%(w)s f32\S+  mean .* identical on ranks 0-3 \(crc [0-9a-f]{8}\)" % shapes),
-            (".set lr=0.005 at %d" % (max(steps) + 5), r"lr \S+ -> 0.005 on 4/4"),
+            (".set lr=0.005 at %d" % steps[0], r"at %d: expected a step that is to come" % steps[0]),
+            (".set lr=0.005", r"lr \S+ -> 0.005 on 4/4"),
             (".resume", "resumed at step .* on 4/4"),
             (".grad %(w)s" % shapes, r"grad\(%(w)s\) f32\S+  mean .* identical on ranks 0-3" % shapes),
             (".comm 3", r"done on 0-3"), (".plot loss", ", loss"),
@@ -225,11 +226,13 @@ def test_nan():
     os.unlink(os.path.join(ROOT, "bad"))
 
 
+SHARDED = RECIPE.replace("ops.MatMul(), ops.ReLU(), ops.MatMul()",
+                         "ops.MatMul():shard{{1, 1}, {1, 2}}, ops.ReLU(), ops.MatMul():shard{{1, 2}, {2, 2}}")
+SHARDED = SHARDED.replace("train = {", 'parallel = { parallel_mode = "semi_auto_parallel" }, train = {')
+
+
 def test_layouts():
-    text = RECIPE.replace("ops.MatMul(), ops.ReLU(), ops.MatMul()",
-                          "ops.MatMul():shard{{1, 1}, {1, 2}}, ops.ReLU(), ops.MatMul():shard{{1, 2}, {2, 2}}")
-    text = text.replace("train = {", 'parallel = { parallel_mode = "semi_auto_parallel" }, train = {')
-    write("shard.lua", text)
+    write("shard.lua", SHARDED)
     job = start("y", "steps=1000000", "nap=0.002", recipe="shard.lua")
     text, code = attach(".layout w2", ".layout w", rw=False)
     check("the parts of a sharded parameter are drawn",
@@ -238,6 +241,23 @@ def test_layouts():
     check("and its copies", re.search(r"w  f32\[32,16\].*2 parts of \[32,8\].*2 copies", text), text)
     text, code = attach(".stat w2", ".stat w", rw=False)
     check("statistics are each rank's", code == 0 and len(re.findall(r"^\[\d\] w2 f32\[8,2\]", text, re.M)) == 4, text)
+    text, code = attach("@2 .stat w2", "@all ms.communication.get_rank()", "@1 ms.communication.get_group_size()")
+    check("statistics of the rank that is named, and Lua that knows its rank", code == 0
+          and re.match(r"w2 f32\[8,2\]  mean [^\n]*\n\[0\] 0\n\[1\] 1\n\[2\] 2\n\[3\] 3\n\[1\] 4$", text.strip()), text)
+    job.kill()
+
+
+def test_lua_of_a_rank():
+    """What Lua at a rank asks for, is that rank's."""
+    write("shard.lua", SHARDED)
+    job = start("lua", "steps=1000000", "nap=0.002", recipe="shard.lua")
+    shards, code = attach(".pause", *["@%d .dump w2" % r for r in range(4)])
+    firsts = [float(n) for n in re.findall(r"^w2 f32\[8,2\]\n([^,]+),", shards, re.M)]
+    text, _ = attach("@all ms.run.dump('w2').values[1]", "@all ms.run.stat('w2').rank", ".resume")
+    said = [float(n) for n in re.findall(r"^\[\d\] (-?\d\.\d.*)$", text, re.M)]
+    check("a rank's Lua sees that rank's shard", code == 0 and len(set(firsts)) == 4 and len(said) == 4
+          and all(abs(a - b) < 1e-3 for a, b in zip(firsts, said)), (shards, text))
+    check("and its statistics", "[0] 0\n[1] 1\n[2] 2\n[3] 3\n" in text, text)
     job.kill()
 
 
@@ -284,6 +304,22 @@ def floats_of(path):
     return struct.unpack("<%df" % ((len(data) - begin) // 4), data[begin:])
 
 
+def look_at_stages():
+    """At parameters of both stages, of two ranks each."""
+    text, code = attach(".stat one.weight", ".stat two.weight", ".dump two.bias", "@3 .dump two.bias", ".params weight",
+                        ".layout two.bias", rw=False)
+    check("the ranks of a stage answer for its parameters", code == 0
+          and all(re.search(r"%s\.weight f32\S+  mean .* identical on ranks %s " % (n, ranks), text)
+                  for n, ranks in (("one", "0-1"), ("two", "2-3")))
+          and len(re.findall(r"two\.bias f32\S+\n-?\d[^\n]*,", text)) == 2, text)
+    check("the parameters of all stages are listed", re.search(r"one\.weight .*  on 0-1\n", text)
+          and re.search(r"two\.weight .*  on 2-3\n", text) and "elements on ranks 2-3\n" in text, text)
+    check("where a stage's parameter is", "  not on ranks 0-1\n" in text, text)
+    text, code = attach("@0 .dump two.bias", rw=False)
+    check("a rank without the parameter says who has it",
+          code == 2 and "two.bias is not on rank 0; it is on ranks 2-3: @2-3 " in text, text)
+
+
 def test_gradients():
     """The rate is 0, so each step has the gradient of the first: whole, in every mode."""
     write("gradients.lua", GRADIENTS)
@@ -300,6 +336,8 @@ def test_gradients():
         text, code = attach(".dump grad(two.weight) %s/%s.safetensors" % (ROOT, name), rw=False)
         check("gradients are answered, " + name,
               code == 0 and len(answers) == 4 and all(a["ok"] for a in answers), (answers, text))
+        if name == "stages":
+            look_at_stages()
         stats = [a["answer"] for a in answers if a["ok"]]
         shapes = [s.get("type") for s in stats]  # ranks that do not agree have no common type
         check("gradients are whole, " + name, shapes == ["f32[16,32]", "f32[16]", "f32[64,16]", "f32[64]"], answers)
@@ -417,7 +455,7 @@ def test_watch_cost():
 
 
 TESTS = [test_transcript_native, test_transcript_mpi, test_pauses, test_breaks_and_leases, test_signal_while_paused,
-         test_diagnosis, test_nan, test_layouts, test_gradients, test_two_hosts]
+         test_diagnosis, test_nan, test_layouts, test_lua_of_a_rank, test_gradients, test_two_hosts]
 MANUAL = [test_hundred_pauses, test_resnet, test_watch_cost]
 CHOSEN = [t for t in MANUAL if sys.argv[2:] == [t.__name__[len("test_"):]]]
 sys.exit(main(CHOSEN or TESTS))

@@ -309,6 +309,9 @@ def test_a_change_at_its_step():
     at = int(re.search(r"paused at step (\d+)", text).group(1)) + 3
     text, code = attach(".set lr=0.5 at %d" % at, ".step 4", ".set lr=0.01", ".set lr=0.25 at %d" % (at + 4), ".step 3",
                         ".set lr=0.125", ".resume")
+    past = attach(".break step %d" % at, ".set lr=0.5 at %d" % (at + 1))
+    check("a step that is done", past[1] == 2 and re.search(
+        r"\.break step %d: expected a step that is to come, but \d+ steps are done" % at, past[0]), past)
     check("the rate of each step", code == 0 and re.findall(r"lr (\S+) -> 0\.[01]", text) == ["0.5", "0.01"], text)
     job.kill()
 

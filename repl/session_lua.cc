@@ -8,7 +8,9 @@
 #include <cstdio>
 #include <string>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "attach/server/lua_helper.h"
 #include "core/base/exit_code.h"
 #include "core/base/sandbox.h"
@@ -145,12 +147,15 @@ class Helper {
 
 }  // namespace
 
-int RunSessionLua() {
+std::optional<int> RunSessionLua(int argc, char** argv) {
+  SessionOptions options;
+  options.verb = "repl";
+  if (argc != 4 || absl::string_view(argv[1]) != endpoint::kHelperArgument ||
+      !absl::SimpleAtoi(argv[2], &options.rank) || !absl::SimpleAtoi(argv[3], &options.ranks))
+    return std::nullopt;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   Limit(RLIMIT_CORE, 0);
   Limit(RLIMIT_FSIZE, 0);
-  SessionOptions options;
-  options.verb = "repl";
   auto session = OpenSession(options);
   if (!session.ok()) return kExitInternal;
   Helper helper(**session);

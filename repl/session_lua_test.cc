@@ -35,7 +35,9 @@ class SessionLua : public testing::Test {
     return answer_;
   }
 
-  endpoint::LuaHelper helper_{{[this](uint64_t, const std::string&, const StatusOr<std::string>& answer) {
+  endpoint::LuaHelper helper_{2,
+                              4,
+                              {[this](uint64_t, const std::string&, const StatusOr<std::string>& answer) {
                                  answer_ = answer.ok() ? *answer : "error: " + std::string(answer.status().message());
                                  answered_ = true;
                                },
@@ -52,6 +54,11 @@ TEST_F(SessionLua, ComputesWithTensors) {
   EXPECT_THAT(Run("os.date('%Y', 0)"), HasSubstr("19"));
   EXPECT_THAT(Run("nn.Dense(3, 4)(ms.ones{2, 3}).shape[2]"), HasSubstr("4"));
   EXPECT_THAT(Run("load('return 3')() + loadstring('return 4')()"), HasSubstr("7"));
+}
+
+TEST_F(SessionLua, KnowsItsRank) {
+  EXPECT_EQ(Run("ms.communication.get_rank()"), "2");
+  EXPECT_EQ(Run("ms.communication.get_group_size()"), "4");
 }
 
 TEST_F(SessionLua, HasNoLoaderOfFilesOrCode) {
@@ -96,7 +103,7 @@ TEST_F(SessionLua, TouchesNoFile) {
 }  // namespace mslua
 
 int main(int argc, char** argv) {
-  if (argc == 2 && std::string(argv[1]) == mslua::endpoint::kHelperArgument) return mslua::RunSessionLua();
+  if (const auto code = mslua::RunSessionLua(argc, argv)) return *code;
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

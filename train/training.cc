@@ -684,9 +684,11 @@ Status Training::OutcomeOf(Status outcome) const {
   if (!absl::IsCancelled(outcome)) return outcome;
   const bool saved = !path.empty() || (!first() && spec_.has_checkpoint);
   // Who asks by SIGTERM starts again and continues; who presses Ctrl-C does not.
-  const Status stopped = absl::CancelledError(
-      absl::StrCat("stopped at step ", trainer_->state().step,
-                   path.empty() ? "" : absl::StrCat("; saved ", path, ", --resume resumes from it")));
+  const std::string use = rank_.flags.may_resume
+                              ? ", --resume resumes from it"
+                              : absl::StrCat("; ms.load_checkpoint(\"", path, "\", net) loads its weights");
+  const Status stopped = absl::CancelledError(absl::StrCat("stopped at step ", trainer_->state().step,
+                                                           path.empty() ? "" : absl::StrCat("; saved ", path, use)));
   return WithExitCode(stopped, saved && SignalScope::Signal() != SIGINT ? kExitCheckpointed : kExitInterrupted);
 }
 

@@ -116,6 +116,7 @@ struct TrainingSpec {
 struct TrainingFlags {
   std::string out;          // the run folder; empty: a new one
   std::string resume;       // "last", "best", a path; empty: from the beginning
+  bool may_resume = true;   // false: the verb has no --resume
   std::string progress;     // of the status line: "on", "off"; else where there is a terminal
   bool saves = true;        // false: nothing of the run is kept
   bool keeps_turns = true;  // in memory, in a job that starts again

@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "attach/server/lua_helper.h"
 #include "cli/completion.h"
 #include "cli/front.h"
 #include "cli/verbs.h"
@@ -46,7 +45,7 @@ int RunVerb(const std::vector<std::string>& words) {
 
 int Run(int argc, char** argv) {
   // A rank starts this program for the Lua of attached people; it is no verb.
-  if (argc == 2 && std::string(argv[1]) == mslua::endpoint::kHelperArgument) return mslua::RunSessionLua();
+  if (const auto code = mslua::RunSessionLua(argc, argv)) return *code;
   const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   // The scripts of `mslua completion` start it; it is no verb either.
   if (!words.empty() && words[0] == mslua::cli::kCompleteArgument)

@@ -3,16 +3,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "core/base/clock.h"
 
 namespace mslua::endpoint {
-namespace {
-
-// Of one answer: a message between ranks holds 64 KiB.
-constexpr size_t kMostText = 50 << 10, kMostJson = 12 << 10;
-
-}  // namespace
-
 std::string TextOf(const RankMessage& message, const char* name) {
   const auto found = message.find(name);
   return found == message.end() ? "" : found->second;
@@ -21,6 +15,14 @@ std::string TextOf(const RankMessage& message, const char* name) {
 int64_t NumberOf(const RankMessage& message, const char* name) {
   int64_t n = 0;
   return absl::SimpleAtoi(TextOf(message, name), &n) ? n : 0;
+}
+
+std::vector<int> NumbersOf(const RankMessage& message, const char* name) {
+  std::vector<int> numbers;
+  for (const absl::string_view text : absl::StrSplit(TextOf(message, name), ',', absl::SkipEmpty())) {
+    if (int n = 0; absl::SimpleAtoi(text, &n)) numbers.push_back(n);
+  }
+  return numbers;
 }
 
 const CommandDef& ForgetCommand() {
@@ -48,7 +50,8 @@ Agent::Agent(const TrainingView& view, std::function<void(RankMessage message)> 
                           send_({{"op", "leaves"}, {"step", absl::StrCat(step)}});
                         }}),
       snapshots_(view_, boundary_),
-      helper_({[this](uint64_t, const std::string& id, const StatusOr<std::string>& answer) {
+      helper_(view_.rank, view_.ranks,
+              {[this](uint64_t, const std::string& id, const StatusOr<std::string>& answer) {
                  if (answer.ok())
                    SendAnswer(id, Answer{*answer, ""});
                  else
@@ -112,7 +115,8 @@ void Agent::Propose(const RankMessage& message) {
   request.seq = static_cast<uint64_t>(NumberOf(message, "seq"));
   request.client = static_cast<uint64_t>(NumberOf(message, "client"));
   request.who = TextOf(message, "who");
-  request.reports = TextOf(message, "reports") == "1";
+  request.ranks = NumbersOf(message, "ranks");
+  request.reports = request.ranks.empty() ? view_.rank == 0 : request.Names(view_.rank);
   const int64_t step = NumberOf(message, "step");
   Ack ack{false, 0, ""};
   if (TextOf(message, "forget") == "1") {

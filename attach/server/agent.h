@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "attach/server/boundary.h"
@@ -17,9 +18,13 @@
 
 namespace mslua::endpoint {
 
-// Fields of messages; "" and 0 where there is none.
+// Of one answer of another rank than 0, whose text is truncated there: a message between ranks holds 64 KiB.
+inline constexpr size_t kMostText = 50 << 10, kMostJson = 12 << 10;
+
+// Fields of messages; "", 0 and no numbers where there is none.
 std::string TextOf(const RankMessage& message, const char* name);
 int64_t NumberOf(const RankMessage& message, const char* name);
+std::vector<int> NumbersOf(const RankMessage& message, const char* name);  // "1,3"
 
 // The command that ends the watches and breaks of a client that has gone; nobody types it.
 const CommandDef& ForgetCommand();

@@ -15,7 +15,7 @@ constexpr size_t kMostBreaks = 100;
 
 }  // namespace
 
-Status Breaks::Add(uint64_t client, const std::string& text) {
+Status Breaks::Add(uint64_t client, const std::string& text, int64_t done) {
   if (list_.size() >= kMostBreaks) return absl::ResourceExhaustedError("there are too many breaks (.clear)");
   Break b{client, text, Break::Kind::kNan, 0};
   absl::string_view rest = text;
@@ -28,6 +28,10 @@ Status Breaks::Add(uint64_t client, const std::string& text) {
   } else if (absl::StartsWith(rest, "step ")) {
     b.kind = Break::Kind::kStep;
     ASSIGN_OR_RETURN(const int64_t step, ParseCount(rest.substr(5), 1, ".break step"));
+    if (step <= done) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(".break ", text, ": expected a step that is to come, but ", done, " steps are done"));
+    }
     b.limit = static_cast<double>(step);
   } else if (rest != "nan") {
     return absl::InvalidArgumentError("usage: .break nan | loss>V | loss<V | step N");

@@ -14,8 +14,9 @@ namespace mslua::endpoint {
 // Belongs to a boundary. Ranks that train together have the same ones.
 class Breaks {
  public:
-  // "nan", "loss>V", "loss<V" or "step N". ResourceExhausted: there are too many.
-  Status Add(uint64_t client, const std::string& text);
+  // "nan", "loss>V", "loss<V" or "step N", after `done` steps. ResourceExhausted: there are too many. InvalidArgument:
+  // it is none of these, or step N is done.
+  Status Add(uint64_t client, const std::string& text, int64_t done);
   size_t Clear();  // gives how many there were
   void Forget(uint64_t client);
   // The number of the first that is hit after this step, from 1, or 0.

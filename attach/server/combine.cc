@@ -25,6 +25,14 @@ std::vector<std::pair<std::string, std::vector<int>>> GroupAnswers(
   return groups;
 }
 
+Answers SpeakingOf(const Answers& answers) {
+  Answers speaking;
+  for (const auto& a : answers) {
+    if (!a.second->text.empty()) speaking.insert(a);
+  }
+  return speaking;
+}
+
 Answer ListRanks(const Command& command, const Answers& answers) {
   std::string text;
   for (const auto& [rank, answer] : answers) {
@@ -38,10 +46,7 @@ Answer ListRanks(const Command& command, const Answers& answers) {
 }
 
 Answer DoneTogether(const Command& command, const Answers& answers, absl::Duration took) {
-  Answers speaking;
-  for (const auto& a : answers) {
-    if (!a.second->text.empty()) speaking.insert(a);
-  }
+  const Answers speaking = SpeakingOf(answers);
   if (speaking.empty()) return {};
   const auto groups = GroupAnswers(speaking, [](const StatusOr<Answer>& a) { return a->text; });
   const Answer& first = *speaking.begin()->second;

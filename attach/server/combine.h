@@ -22,6 +22,8 @@ StatusOr<Answer> CombineLua(const Answers& answers);
 Answer ListRanks(const Command& command, const Answers& answers);
 // Equal answers are said once. Of a command that writes: with how many ranks have done it, and how fast.
 Answer DoneTogether(const Command& command, const Answers& answers, absl::Duration took);
+// Those that say something, of answers that are all OK: a command may be for other ranks.
+Answers SpeakingOf(const Answers& answers);
 // Ranks by what they say, in the order of their first rank.
 std::vector<std::pair<std::string, std::vector<int>>> GroupAnswers(
     const Answers& answers, absl::FunctionRef<std::string(const StatusOr<Answer>&)> what);

@@ -2,6 +2,7 @@
 // reference read the list of them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -81,9 +82,12 @@ struct Request {
   uint64_t seq = 0;  // the hub's name for it
   uint64_t client = 0;
   Command command;
-  std::string who;      // "process 4102": for the record
-  bool reports = true;  // what is watched or dumped is this rank's to tell
-  bool told = false;    // the client has its answer already, and what comes is an event
+  std::string who;         // "process 4102": for the record
+  std::vector<int> ranks;  // whose values are asked for: "@ranks", or the rank whose Lua asks; empty: nobody said
+  bool reports = true;     // what is watched or dumped is this rank's to tell
+  bool told = false;       // the client has its answer already, and what comes is an event
+
+  bool Names(int rank) const { return std::find(ranks.begin(), ranks.end(), rank) != ranks.end(); }
 };
 
 // Splits at blanks ("..." keeps them) and looks the name up. InvalidArgument: an unknown name, with the nearest one, or

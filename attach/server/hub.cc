@@ -93,6 +93,8 @@ Status Hub::Start(Task task) {
     task.deadline = MonotonicNow() + kAnswerLimit;
     Ask(std::move(task));
   } else {
+    // Lua at a rank asks for that rank's values.
+    if (IsLua(task.client) && !task.command.def->writes) task.ranks = {RankOfLua(task.client)};
     Enqueue(std::move(task));
   }
   return absl::OkStatus();
@@ -172,13 +174,10 @@ void Hub::Propose(Task& task) {
                          {"step", absl::StrCat(task.step)},
                          {"client", absl::StrCat(task.client)},
                          {"who", absl::StrCat("process ", task.pid)},
-                         {"line", task.line}};
+                         {"line", task.line},
+                         {"ranks", absl::StrJoin(task.ranks, ",")}};
   if (task.forget) message["forget"] = "1";
-  for (int r = 0; r < view_.ranks; ++r) {
-    const bool reports = task.ranks.empty() ? r == 0 : std::count(task.ranks.begin(), task.ranks.end(), r) > 0;
-    message["reports"] = reports ? "1" : "0";
-    outlet_.tell(r, message);
-  }
+  for (int r = 0; r < view_.ranks; ++r) outlet_.tell(r, message);
 }
 
 void Hub::OnAck(int from, const RankMessage& message) {

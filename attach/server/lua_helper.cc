@@ -52,8 +52,9 @@ Status LuaHelper::Start() {
     posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", fd == 0 ? O_RDONLY : O_WRONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, theirs.get(), kHelperDescriptor);
   posix_spawn_file_actions_addclosefrom_np(&actions, kHelperDescriptor + 1);
-  char program[] = "mslua", argument[] = "session-lua", threads[] = "OMP_NUM_THREADS=1";
-  char* const arguments[] = {program, argument, nullptr};
+  char program[] = "mslua", threads[] = "OMP_NUM_THREADS=1";
+  std::string argument = kHelperArgument, rank = absl::StrCat(rank_), ranks = absl::StrCat(ranks_);
+  char* const arguments[] = {program, argument.data(), rank.data(), ranks.data(), nullptr};
   char* const environment[] = {threads, nullptr};
   const int error = posix_spawn(&pid_, "/proc/self/exe", &actions, nullptr, arguments, environment);
   posix_spawn_file_actions_destroy(&actions);

@@ -1,9 +1,9 @@
 // Lua that an attached user runs "at a rank". It runs in its own process beside the rank, with limits of time, memory
 // and output, so that it cannot delay training. It reaches the rank by commands.
 //
-// The process is this program with the argument kHelperArgument and one end of a socket as descriptor 3. Packets are
-// ControlMessages: kCommand to it carries Lua to run ("line"), kCommand from it a command of ms.run; each is answered
-// by a kReply.
+// The process is this program with the arguments kHelperArgument, the rank's number and the number of ranks. One end of
+// a socket is its descriptor 3. Packets are ControlMessages: kCommand to it carries Lua to run ("line"), kCommand from
+// it a command of ms.run; each is answered by a kReply.
 #pragma once
 
 #include <sys/types.h>
@@ -33,7 +33,8 @@ class LuaHelper {
     std::function<void(const std::string& line)> command;  // of ms.run; to be answered by Reply
   };
 
-  explicit LuaHelper(Outlet outlet) : outlet_(std::move(outlet)) {}
+  // Beside rank `rank` of `ranks`.
+  LuaHelper(int rank, int ranks, Outlet outlet) : rank_(rank), ranks_(ranks), outlet_(std::move(outlet)) {}
   ~LuaHelper();
 
   // On one thread: runs `text` when the texts before it are done, and starts the process if there is none.
@@ -58,6 +59,7 @@ class LuaHelper {
   void Finish(const StatusOr<std::string>& answer);
   void Kill(const Status& why);
 
+  const int rank_, ranks_;
   const Outlet outlet_;
   std::deque<Evaluation> waiting_;  // the first one runs
   MonotonicTime deadline_ = MonotonicTime::InfiniteFuture();

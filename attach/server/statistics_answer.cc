@@ -10,6 +10,7 @@
 namespace mslua::endpoint {
 
 StatusOr<Answer> DescribeStatistics(const Shown& shown) {
+  if (!shown.request.ranks.empty() && !shown.request.reports) return Answer();
   const Statistics s = StatisticsOf(shown.value);
   const std::string type = ToString(shown.value.type);
   return Answer{absl::StrCat(shown.named.name, " ", type, "  ", ToString(s)),
@@ -17,7 +18,9 @@ StatusOr<Answer> DescribeStatistics(const Shown& shown) {
                              ",\"type\":", Dump(type), ",\"step\":", shown.step, ",\"stat\":", ToJson(s), "}")};
 }
 
-StatusOr<Answer> CombineStatistics(const Command&, const Answers& answers, absl::Duration) {
+StatusOr<Answer> CombineStatistics(const Command&, const Answers& all, absl::Duration) {
+  const Answers answers = SpeakingOf(all);
+  if (answers.empty()) return Answer();
   if (answers.size() == 1) return answers.begin()->second;
   const auto crc = [](const StatusOr<Answer>& answer) -> std::string {
     const auto json = ReadObject(answer->json, {{"type", Field::kText}, {"stat", Field::kObject}});

@@ -1,6 +1,7 @@
 #include "attach/server/watch.h"
 
 #include <algorithm>
+#include <climits>
 #include <map>
 #include <utility>
 
@@ -18,27 +19,21 @@
 namespace mslua::endpoint {
 namespace {
 
-// The one candidate that is `name`, else the one that ends with it after a '/' or '.', else the one that contains it.
-StatusOr<std::string> Unique(absl::string_view name, const std::vector<std::string>& candidates, const char* what) {
-  std::vector<std::string> found;
-  for (int round = 0; round < 3 && found.empty(); ++round) {
-    for (const std::string& c : candidates) {
-      const bool fits = round == 0 ? c == name
-                        : round == 1
-                            ? absl::EndsWith(c, absl::StrCat("/", name)) || absl::EndsWith(c, absl::StrCat(".", name))
-                            : absl::StrContains(c, name);
-      if (fits && std::find(found.begin(), found.end(), c) == found.end()) found.push_back(c);
-    }
-  }
+// Grades of fits among candidates of one kind; those of activations follow those of parameters and states.
+constexpr int kGrades = 3;
+
+// The one name of those that fit.
+StatusOr<std::string> Only(absl::string_view name, const std::vector<std::string>& found) {
   if (found.size() == 1) return found[0];
-  if (found.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat("there is no ", what, " '", name, "'", DidYouMean({name.data(), name.size()}, candidates)));
-  }
   const size_t most = std::min<size_t>(found.size(), 6);
   return absl::InvalidArgumentError(absl::StrCat("'", name, "' fits ", found.size(), ": ",
                                                  absl::StrJoin(found.begin(), found.begin() + most, ", "),
                                                  found.size() > most ? ", ..." : ""));
+}
+
+Status NothingFits(const char* what, absl::string_view name, const std::vector<std::string>& candidates) {
+  return absl::NotFoundError(
+      absl::StrCat("there is no ", what, " '", name, "'", DidYouMean({name.data(), name.size()}, candidates)));
 }
 
 bool IsGradient(const std::string& scope) { return absl::StartsWith(scope, "grad("); }
@@ -53,33 +48,49 @@ StatusOr<bool> AllAgree(const TrainingView& view, bool mine) {
 
 Watched::Watched(const TrainingView& view) : view_(view), first_(view.trainer->executable()) {}
 
-StatusOr<Named> Watched::FindStored(absl::string_view name) const {
-  std::vector<std::string> names;
-  for (const auto& e : view_.store->entries()) names.push_back(e->name);
-  ASSIGN_OR_RETURN(const std::string full, Unique(name, names, "parameter or state"));
-  const Store::Entry* entry = view_.store->Find(full);
-  return Named{full, entry->type, entry, {}};
+// Candidates that are `name`, else those that end with it after a '/' or '.', else those that contain it.
+Watched::Fits Watched::FitsOf(absl::string_view name, const std::vector<std::string>& candidates) {
+  Fits fits;
+  for (; fits.grade < kGrades; ++fits.grade) {
+    for (const std::string& c : candidates) {
+      const bool fit = fits.grade == 0 ? c == name
+                       : fits.grade == 1
+                           ? absl::EndsWith(c, absl::StrCat("/", name)) || absl::EndsWith(c, absl::StrCat(".", name))
+                           : absl::StrContains(c, name);
+      if (fit && std::find(fits.names.begin(), fits.names.end(), c) == fits.names.end()) fits.names.push_back(c);
+    }
+    if (!fits.names.empty()) break;
+  }
+  return fits;
 }
 
-StatusOr<Named> Watched::FindActivation(absl::string_view name) const {
-  if (ShapedOf(first_) != nullptr) {
-    return absl::UnimplementedError(absl::StrCat("there is no parameter or state '", name,
-                                                 "', and where batches have several shapes "
-                                                 "(bucket_batch_by_length) what a step computes cannot be shown"));
-  }
+std::vector<std::string> Watched::StoredNames() const {
+  std::vector<std::string> names;
+  for (const auto& e : view_.store->entries()) names.push_back(e->name);
+  return names;
+}
+
+StatusOr<Named> Watched::FindStored(absl::string_view name) const {
+  const std::vector<std::string> names = StoredNames();
+  const Fits fits = FitsOf(name, names);
+  if (fits.names.empty()) return NothingFits("parameter or state", name, names);
+  ASSIGN_OR_RETURN(const std::string full, Only(name, fits.names));
+  return NamedHere(full, fits.grade);
+}
+
+StatusOr<Value> Watched::NumberedValue(absl::string_view name) const {
   const Graph& graph = first_->graph();
-  const auto named = [&](const std::string& full, Value v) { return Named{full, graph.TypeOf(v), nullptr, v}; };
+  const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(name.substr(1), absl::MaxSplits(':', 1));
   int64_t node = 0, output = 0;
-  if (absl::StartsWith(name, "%")) {
-    const std::pair<absl::string_view, absl::string_view> parts =
-        absl::StrSplit(name.substr(1), absl::MaxSplits(':', 1));
-    if (!absl::SimpleAtoi(parts.first, &node) || (!parts.second.empty() && !absl::SimpleAtoi(parts.second, &output)) ||
-        node < 0 || node >= static_cast<int64_t>(graph.nodes.size()) || output < 0 ||
-        output >= static_cast<int64_t>(graph.nodes[node].outputs.size()))
-      return absl::NotFoundError(absl::StrCat("the graph has no value ", name, " (.graph)"));
-    return named(std::string(name), {static_cast<int32_t>(node), static_cast<int32_t>(output)});
-  }
-  // "Net", "Net/matmul", "Net/matmul#2": the last value of a cell, and each operator's.
+  if (!absl::SimpleAtoi(parts.first, &node) || (!parts.second.empty() && !absl::SimpleAtoi(parts.second, &output)) ||
+      node < 0 || node >= static_cast<int64_t>(graph.nodes.size()) || output < 0 ||
+      output >= static_cast<int64_t>(graph.nodes[node].outputs.size()))
+    return absl::NotFoundError(absl::StrCat("the graph has no value ", name, " (.graph)"));
+  return Value{static_cast<int32_t>(node), static_cast<int32_t>(output)};
+}
+
+std::map<std::string, Value> Watched::Activations() const {
+  const Graph& graph = first_->graph();
   std::map<std::string, Value> values;
   std::map<std::string, int> counts;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -92,10 +103,49 @@ StatusOr<Named> Watched::FindActivation(absl::string_view name) const {
     values[n.location->scope] = v;
     values[count == 1 ? full : absl::StrCat(full, "#", count)] = v;
   }
-  std::vector<std::string> names;
-  for (const auto& v : values) names.push_back(v.first);
-  ASSIGN_OR_RETURN(const std::string full, Unique(name, names, "parameter, state or activation"));
-  return named(full, values[full]);
+  return values;
+}
+
+StatusOr<Watched::Fits> Watched::FitsHere(absl::string_view name) const {
+  std::vector<std::string> names = StoredNames();
+  Fits fits = FitsOf(name, names);
+  if (!fits.names.empty()) return fits;
+  if (ShapedOf(first_) != nullptr) {
+    return absl::UnimplementedError(absl::StrCat("there is no parameter or state '", name,
+                                                 "', and where batches have several shapes "
+                                                 "(bucket_batch_by_length) what a step computes cannot be shown"));
+  }
+  if (absl::StartsWith(name, "%")) {
+    RETURN_IF_ERROR(NumberedValue(name).status());
+    return Fits{kGrades, {std::string(name)}};
+  }
+  std::vector<std::string> activations;
+  for (const auto& v : Activations()) activations.push_back(v.first);
+  fits = FitsOf(name, activations);
+  names.insert(names.end(), activations.begin(), activations.end());
+  if (fits.names.empty()) return NothingFits("parameter, state or activation", name, names);
+  fits.grade += kGrades;
+  return fits;
+}
+
+Named Watched::NamedHere(const std::string& full, int grade) const {
+  Named named;
+  named.name = full;
+  named.kept = grade < kGrades;
+  if (named.kept) {
+    named.stored = view_.store->Find(full);
+    if (named.stored != nullptr) named.type = named.stored->type;
+    return named;
+  }
+  if (ShapedOf(first_) != nullptr) return named;
+  if (absl::StartsWith(full, "%")) {
+    named.value = NumberedValue(full).value_or(Value());
+  } else {
+    const std::map<std::string, Value> values = Activations();
+    if (const auto found = values.find(full); found != values.end()) named.value = found->second;
+  }
+  if (named.value.valid()) named.type = first_->graph().TypeOf(named.value);
+  return named;
 }
 
 // The node that makes the gradient of `parameter` which its update reads, of the shape that the update has; or none.
@@ -117,7 +167,10 @@ StatusOr<Named> Watched::FindGradientHere(absl::string_view parameter) const {
       const TensorType& type = n.outputs[mark.inside ? 0 : mark.place];
       for (const std::string& stored : like) {
         if (view_.store->Find(stored)->type != type) continue;
-        Named named{absl::StrCat("grad(", p.name, ")"), type, nullptr, {static_cast<int32_t>(i), mark.place}};
+        Named named;
+        named.name = absl::StrCat("grad(", p.name, ")");
+        named.type = type;
+        named.value = {static_cast<int32_t>(i), mark.place};
         if (mark.inside) named.inside = mark.place;
         named.part = type;
         const TensorPlace place = view_.place ? view_.place(stored) : TensorPlace();
@@ -195,16 +248,48 @@ StatusOr<Named> Watched::FindGradient(absl::string_view parameter) const {
 StatusOr<Named> Watched::Find(absl::string_view name) const {
   absl::string_view parameter = name;
   if (absl::ConsumePrefix(&parameter, "grad(") && absl::ConsumeSuffix(&parameter, ")")) return FindGradient(parameter);
-  auto found = FindHere(name);
-  ASSIGN_OR_RETURN(const bool everywhere, AllAgree(view_, found.ok()));
-  if (found.ok() && !everywhere) return absl::NotFoundError(absl::StrCat("not every rank has '", name, "'"));
-  return found;
+  return FindOnRanks(name);
 }
 
-StatusOr<Named> Watched::FindHere(absl::string_view name) const {
-  auto stored = FindStored(name);
-  if (!absl::IsNotFound(stored.status())) return stored;
-  return FindActivation(name);
+StatusOr<Named> Watched::FindOnRanks(absl::string_view name) const {
+  const StatusOr<Fits> mine = FitsHere(name);
+  if (!view_.gather) {
+    RETURN_IF_ERROR(mine.status());
+    ASSIGN_OR_RETURN(const std::string full, Only(name, mine->names));
+    return NamedHere(full, mine->grade);
+  }
+  // Each rank's best fits are lines behind their grade; a rank without one says why.
+  ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                   view_.gather(mine.ok() ? absl::StrCat(mine->grade, "\n", absl::StrJoin(mine->names, "\n"))
+                                          : std::string(mine.status().message())));
+  int best = INT_MAX;
+  std::string why;
+  std::vector<std::string> names;
+  std::map<std::string, std::vector<int>> owners;
+  for (size_t r = 0; r < all.size(); ++r) {
+    const std::vector<std::string> lines = absl::StrSplit(all[r], '\n');
+    int grade = 0;
+    if (lines.size() < 2 || !absl::SimpleAtoi(lines[0], &grade)) {
+      if (all[r].size() > why.size()) why = all[r];  // the one that suggests a name, where one does
+      continue;
+    }
+    if (grade > best) continue;
+    if (grade < best) {
+      names.clear();
+      owners.clear();
+    }
+    best = grade;
+    for (size_t i = 1; i < lines.size(); ++i) {
+      std::vector<int>& ranks = owners[lines[i]];
+      if (ranks.empty()) names.push_back(lines[i]);
+      ranks.push_back(static_cast<int>(r));
+    }
+  }
+  if (names.empty()) return absl::NotFoundError(why);
+  ASSIGN_OR_RETURN(const std::string full, Only(name, names));
+  Named named = NamedHere(full, best);
+  if (owners[full].size() < all.size()) named.owners = owners[full];
+  return named;
 }
 
 namespace {
@@ -257,7 +342,7 @@ Status Watched::Show(const std::vector<Named>& wanted) {
 }
 
 bool Watched::Shows(const Named& named) const {
-  return named.stored != nullptr || std::find(shown_.begin(), shown_.end(), named.name) != shown_.end();
+  return named.kept || std::find(shown_.begin(), shown_.end(), named.name) != shown_.end();
 }
 
 StatusOr<TensorView> Watched::Here(const Named& named) const {

@@ -1,6 +1,7 @@
 // Named values of the running graph: found by name, and brought out as side outputs of a plan that computes the same.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,7 +18,8 @@ StatusOr<bool> AllAgree(const TrainingView& view, bool mine);
 struct Named {
   std::string name;                      // in full
   TensorType type;                       // of a gradient: the whole one's
-  const Store::Entry* stored = nullptr;  // of a parameter or state
+  bool kept = false;                     // it is a parameter or state, whichever ranks have it
+  const Store::Entry* stored = nullptr;  // of a parameter or state that this rank has
   Value value;                           // of an activation or gradient: in the graph that training began with
   int32_t inside = -1;  // an instruction of the fused node `value.node` that makes it; -1: an output makes it
   // Of a gradient that the ranks have parts of: this rank's part, which is of that shape at `begin`. A rank without one
@@ -25,6 +27,10 @@ struct Named {
   bool gathered = false, contributes = false;
   TensorType part = {};
   Shape begin = {};
+  std::vector<int> owners = {};  // the ranks that have it, where not all do: those of a pipeline stage
+
+  // Whether this rank can show it.
+  bool here() const { return gathered || stored != nullptr || value.valid(); }
 };
 
 // Belongs to the training thread, at boundaries.
@@ -35,9 +41,9 @@ class Watched {
   // A parameter or state of the store; an activation by the path of its cell ("Net/fc": its last value), of an operator
   // there ("Net/fc/matmul", "Net/matmul#2") or as the compiled graph calls it ("%12:1"); grad(P), the gradient that the
   // update of P reads, whole, whichever ranks have it. A part of a name is enough where it fits one.
-  // Ranks that train together ask at one boundary, and what one of them has not none finds.
-  // NotFound: nothing fits; InvalidArgument: more than one does, or it is no value of the compiled graph, being fused
-  // away.
+  // Ranks that train together ask at one boundary and find the same name, also those that do not have the value.
+  // NotFound: nothing fits on any rank; InvalidArgument: more than one does, or it is no value of the compiled graph,
+  // being fused away.
   StatusOr<Named> Find(absl::string_view name) const;
 
   // Plans again so that these values are outputs from the next step on; training computes the same bits. Without
@@ -49,9 +55,21 @@ class Watched {
   StatusOr<TensorView> ValueOf(const Named& named);
 
  private:
-  StatusOr<Named> FindHere(absl::string_view name) const;
+  // Names that fit one asked for, all as well: a smaller grade is a better fit.
+  struct Fits {
+    int grade = 0;
+    std::vector<std::string> names;
+  };
+  static Fits FitsOf(absl::string_view name, const std::vector<std::string>& candidates);
+  StatusOr<Fits> FitsHere(absl::string_view name) const;
+  StatusOr<Named> FindOnRanks(absl::string_view name) const;
+  // What this rank has under a name that FitsHere gave, on any rank, with that grade.
+  Named NamedHere(const std::string& full, int grade) const;
   StatusOr<Named> FindStored(absl::string_view name) const;
-  StatusOr<Named> FindActivation(absl::string_view name) const;
+  std::vector<std::string> StoredNames() const;
+  StatusOr<Value> NumberedValue(absl::string_view name) const;
+  // By the names "Net", "Net/matmul", "Net/matmul#2": the last value of a cell, and each operator's.
+  std::map<std::string, Value> Activations() const;
   StatusOr<Named> FindGradient(absl::string_view parameter) const;
   StatusOr<Named> FindGradientHere(absl::string_view parameter) const;
   // This rank's value, which is shown.

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "attach/server/answer_text.h"
 #include "attach/server/statistics.h"
 #include "core/base/dtype.h"
 
@@ -12,6 +13,26 @@ namespace mslua::endpoint {
 Watched& WatchList::values() {
   if (watched_ == nullptr) watched_ = std::make_unique<Watched>(view_);
   return *watched_;
+}
+
+StatusOr<Named> WatchList::Find(const std::string& name, Request* request) {
+  ASSIGN_OR_RETURN(Named named, values().Find(name));
+  if (named.owners.empty()) return named;
+  if (request->ranks.empty()) {
+    request->reports = named.owners[0] == view_.rank;
+    return named;
+  }
+  const auto has = [&](int rank) { return std::binary_search(named.owners.begin(), named.owners.end(), rank); };
+  if (std::none_of(request->ranks.begin(), request->ranks.end(), has)) {
+    const auto ranks = [](const std::vector<int>& r) {
+      return absl::StrCat(r.size() == 1 ? "rank " : "ranks ", RankList(r));
+    };
+    return absl::NotFoundError(absl::StrCat(named.name, " is not on ", ranks(request->ranks), "; it is on ",
+                                            ranks(named.owners), ": @", RankList(named.owners), " ",
+                                            request->command.text));
+  }
+  request->reports = request->reports && named.here();
+  return named;
 }
 
 Status WatchList::Add(const Request& request, const Named& named, int64_t every, int64_t limit) {
@@ -33,18 +54,20 @@ size_t WatchList::Remove(uint64_t client, const std::string& name) {
 void WatchList::Forget(uint64_t client) { Remove(client, ""); }
 
 StatusOr<Answer> WatchList::Answered(const Once& once, int64_t step) {
+  if (!once.named.here()) return Answer();
   ASSIGN_OR_RETURN(const TensorView value, values().ValueOf(once.named));
   return once.describe({view_, once.request, once.named, value, step});
 }
 
 StatusOr<Answer> WatchList::ShowOnce(const Request& request, const std::string& name, Describe describe, int64_t step,
                                      bool paused, bool* later) {
-  ASSIGN_OR_RETURN(const Named named, values().Find(name));
-  if (values().Shows(named)) return Answered({request, named, describe, step}, step);
-  once_.push_back({request, named, describe, step});
-  once_.back().request.told = paused;
+  Request asked = request;
+  ASSIGN_OR_RETURN(const Named named, Find(name, &asked));
+  if (values().Shows(named)) return Answered({asked, named, describe, step}, step);
+  asked.told = paused;
+  once_.push_back({asked, named, describe, step});
   *later = !paused;
-  if (!paused) return Answer();
+  if (!paused || !named.here()) return Answer();
   return Answer{absl::StrCat(named.name, " ", ToString(named.type), ": after the next step"), ""};
 }
 
@@ -52,7 +75,7 @@ Status WatchList::ShowWanted() {
   std::vector<Named> wanted;
   const auto want = [&](const Named& named) {
     const auto same = [&](const Named& other) { return other.name == named.name; };
-    if (named.stored == nullptr && std::none_of(wanted.begin(), wanted.end(), same)) wanted.push_back(named);
+    if (!named.kept && std::none_of(wanted.begin(), wanted.end(), same)) wanted.push_back(named);
   };
   for (const Watch& w : watches_) want(w.named);
   for (const Once& o : once_) want(o.named);

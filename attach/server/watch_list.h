@@ -39,6 +39,9 @@ class WatchList {
   // From the first boundary on.
   Watched& values();
 
+  // The value that a request names, and which ranks tell of it: those that it names, else the first that has it.
+  // NotFound: nothing fits, or none of the ranks that the request names has it.
+  StatusOr<Named> Find(const std::string& name, Request* request);
   // Statistics every `every` steps, `limit` times. Not OK: no plan shows the value.
   Status Add(const Request& request, const Named& named, int64_t every, int64_t limit);
   // A client's watches of a value, or all where `name` is empty; gives how many there were.

@@ -7,6 +7,13 @@
 
 namespace mslua {
 
+namespace {
+
+// A rate that was reduced to min_lr is its product with a quotient, which rounding may leave above it.
+constexpr double kRounding = 1e-12;
+
+}  // namespace
+
 StatusOr<double> PlateauHook::Next() {
   ASSIGN_OR_RETURN(const Monitor::Verdict verdict, monitor_.Judge());
   if (rest_ > 0) {
@@ -20,7 +27,7 @@ StatusOr<double> PlateauHook::Next() {
   worse_ = 0;
   rest_ = options_.cooldown;
   const double now = progress_->trainer->ScalarNow(0);  // the rate of the last step
-  if (now <= options_.min_lr) return scale_;
+  if (now <= options_.min_lr * (1 + kRounding)) return scale_;
   return scale_ * std::max(options_.factor, options_.min_lr / now);
 }
 

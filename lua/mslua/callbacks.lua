@@ -11,9 +11,12 @@ local parallel_context = require "mslua.parallel_context"
 local M = {}
 
 --- Base class of callbacks. A subclass defines any of: on_train_begin, on_train_epoch_begin, on_train_step_begin,
---- on_train_step_end, on_train_epoch_end, on_train_end. Each takes one table: epoch and step from 1, steps_per_epoch,
+--- on_train_step_end, on_train_epoch_end, on_train_end. Each takes one table: epoch from 1, step (of the epoch, from 1;
+--- 0 in on_train_begin and on_train_epoch_begin), global_step (steps that are done in all epochs), steps_per_epoch,
 --- epochs, loss (after a step), losses (of each of several steps, by its name), lr, folder (of the run), metrics (after
---- an evaluation), and stop(), which ends training at this safe point.
+--- an evaluation), and stop(). stop() in on_train_step_end or on_train_epoch_end ends training there. In
+--- on_train_epoch_begin or on_train_step_begin it ends training after the step that begins. Ranks that train together
+--- stop after the same step when one of them calls it; on the others on_train_step_begin may be called once more.
 ---@class mslua.Callback
 local Callback = class.Object:extend "Callback"
 Callback.__index = Callback

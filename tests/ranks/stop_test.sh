@@ -120,4 +120,24 @@ for i in 1 2 3; do
   count "cause under mpirun" 1 "boom.lua:6: boom"
   count "cause under mpirun" 1 "mslua: error[2] rank 2/4 (pid "
 done
+
+# A script that a signal ends: `run` has no --resume.
+cat > stops.lua << 'LUA'
+local ms = require "mslua"
+local nn = ms.nn
+local data = ms.dataset.NumpySlicesDataset({ ms.ones { 64, 3 }, ms.zeros { 64, 2 } }):batch(4)
+local model = ms.Model(nn.Dense(3, 2), { loss_fn = nn.MSELoss(), optimizer = nn.Adam { learning_rate = 0.0001 } })
+local config = ms.CheckpointConfig { save_checkpoint_steps = 100000000 }
+model:train(100000000, data, {
+  callbacks = { ms.ModelCheckpoint { directory = "stops", config = config }, ms.LossMonitor(1000) },
+})
+LUA
+timeout -s KILL $limit "$mslua" run stops.lua > stops.txt 2>&1 &
+script=$!
+until_said stops.txt "loss is"
+kill -TERM "$(pgrep -P "$script")"
+wait "$script"
+code=$? out=$(tail -5 stops.txt)
+expect "a script is stopped" 75 'ms.load_checkpoint("stops/'
+refuse "a script is stopped" "--resume"
 finish

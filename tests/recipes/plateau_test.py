@@ -13,7 +13,7 @@ ENVIRONMENT.pop("XDG_RUNTIME_DIR", None)
 RECIPE = """
 local ms = require "mslua"
 local nn = ms.nn
-local p = ms.params { monitor = "eval_loss", every_steps = 0, least = 0.0, stops = false, kill = "" }
+local p = ms.params { monitor = "eval_loss", every_steps = 0, least = 0.0, rate = 0.5, stops = false, kill = "" }
 local function rows()
   ms.set_seed(3)
   return ms.dataset.NumpySlicesDataset({ ms.rand { 64, 4 }, ms.rand { 64, 1 } }, nil, { shuffle = false,
@@ -30,7 +30,7 @@ function Kill:on_train_epoch_end(context)
 end
 return ms.recipe {
   name = "plateau", seed = 5, network = function() return nn.Dense(4, 1) end, dataset = rows, eval_dataset = rows,
-  loss = nn.MSELoss(), optimizer = nn.SGD { learning_rate = 0.5 },
+  loss = nn.MSELoss(), optimizer = nn.SGD { learning_rate = p.rate },
   parallel = { parallel_mode = "data_parallel", gradients_mean = true },
   train = { epochs = 12,
     reduce_lr_on_plateau = { monitor = p.monitor, factor = 0.5, patience = 2, min_delta = 0.01, min_lr = p.least },
@@ -105,7 +105,10 @@ for monitor in ["eval_loss", "loss"]:
             found = rates(again)
             rest = {s: rate for s, rate in wanted_here.items() if s > step}
             check({s: rate for s, rate in found.items() if s > step} == rest, (how, step, found, wanted_here))
-    # So does a rank that is started again.
+    # A rate that rounding leaves above min_lr is not reduced again.
+    output = run("train", "r.lua", "--out", monitor + "_rounded", "monitor=" + monitor, "rate=0.35", "least=0.22")
+    check(output.count("learning rate 0.22, was") == 1, output)
+    # A rank that is started again continues as it was, too.
     words = ["every_steps=4", "least=0.2", "monitor=" + monitor]
     run("train", "r.lua", "-n", "2", "--out", monitor + "_whole", *words)
     run("train", "r.lua", "-n", "2", "--recover", "--out", monitor + "_kept", "kill=" + monitor + "_killed", *words)

@@ -6,9 +6,9 @@
 namespace mslua::endpoint {
 namespace {
 
-StatusOr<Answer> AddBreak(Steering& steering, const Request& request, const TrainState&, bool*) {
+StatusOr<Answer> AddBreak(Steering& steering, const Request& request, const TrainState& state, bool*) {
   const std::string text = absl::StrJoin(request.command.args, " ");
-  RETURN_IF_ERROR(steering.breaks().Add(request.client, text));
+  RETURN_IF_ERROR(steering.breaks().Add(request.client, text, state.step));
   return Answer{absl::StrCat("pauses at: ", text, " (while you are attached)"), ""};
 }
 

@@ -6,7 +6,6 @@
 #include "absl/strings/str_join.h"
 #include "attach/server/answer_json.h"
 #include "attach/server/answer_text.h"
-#include "attach/server/combine.h"
 #include "attach/server/commands/define.h"
 #include "attach/server/snapshot.h"
 #include "core/base/dtype.h"
@@ -104,8 +103,12 @@ Answer DrawLayout(const Answers& answers) {
                                                       {"part", Field::kShape}});
   if (objects.empty()) return {};
   const Json first = objects.begin()->second;
-  std::vector<int> ranks, silent;
+  std::vector<int> ranks, silent, without;
   for (const auto& a : answers) {
+    if (!a.second.ok() && !absl::IsDeadlineExceeded(a.second.status())) {
+      without.push_back(a.first);
+      continue;
+    }
     const auto it = objects.find(a.first);
     const bool says = it != objects.end() && IsPartOf(first, it->second);
     (says ? ranks : silent).push_back(a.first);
@@ -129,6 +132,8 @@ Answer DrawLayout(const Answers& answers) {
                     parts[0].ranks.size(), parts[0].ranks.size() == 1 ? " copy\n" : " copies\n",
                     DrawParts(parts, whole));
   }
+  if (!without.empty())
+    absl::StrAppend(&text, "  not on ", without.size() == 1 ? "rank " : "ranks ", RankList(without), "\n");
   if (!silent.empty())
     absl::StrAppend(&text, "  no answer from ", silent.size() == 1 ? "rank " : "ranks ", RankList(silent), "\n");
   return {text, JsonOfRanks(objects)};
@@ -156,8 +161,8 @@ MSLUA_COMMAND(layout) {
   def.place = 30;
   def.each_rank = true;
   def.at_once = Layout;
-  def.combine = [](const Command& command, const Answers& answers, absl::Duration) -> StatusOr<Answer> {
-    return answers.begin()->second.ok() ? DrawLayout(answers) : ListRanks(command, answers);
+  def.combine = [](const Command&, const Answers& answers, absl::Duration) -> StatusOr<Answer> {
+    return DrawLayout(answers);
   };
   return def;
 }

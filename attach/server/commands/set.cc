@@ -20,13 +20,17 @@ StatusOr<Answer> Set(Steering& steering, const Request& request, const TrainStat
   if (value != "schedule" && (!absl::SimpleAtod(value, &v) || !std::isfinite(v) || v < 0))
     return absl::InvalidArgumentError(
         absl::StrCat(".set ", name, ": expected a finite number, at least 0, or 'schedule', got '", value, "'"));
+  const int64_t at = request.command.at;
+  if (at >= 0 && at < state.step) {
+    return absl::InvalidArgumentError(absl::StrCat(".set ", name, " at ", at, ": expected a step that is to come, but ",
+                                                   state.step, " steps are done; without 'at' it is set now"));
+  }
   double before = std::nan("");
   std::vector<std::string> names;
   for (size_t i = 0; i < trainer.scalars().size(); ++i) {
     names.push_back(trainer.scalars()[i].input);
     if (names.back() == name) before = trainer.ScalarNow(static_cast<int>(i));
   }
-  const int64_t at = request.command.at;
   if (!trainer.Override(name, v, at).ok())
     return absl::NotFoundError(absl::StrCat("there is no '", name, "' to set: ", absl::StrJoin(names, ", ")));
   if (at > state.step) {
