@@ -149,8 +149,12 @@ class Pipeline {
   };
   struct Mix {
     MixOp op;
-    size_t image = 0, label = 0;  // columns of the schema
     std::string stream;
+    // Columns of the schema. Operations behind the mix may have moved, copied or dropped the two that it names.
+    std::vector<size_t> images, labels;
+    // Where no image is left, what the proportion is drawn for: its samples, by shape.
+    std::vector<TensorType> dropped;
+    bool planar = false;  // these are [channels,height,width]
   };
 
   // What all batches of a shape have in common.
@@ -169,13 +173,18 @@ class Pipeline {
   Status CompileColumns(const std::vector<Op>& ops, CodeCalls* calls);
   // Ends a stage with the code of `op`; `columns` become those of the next one.
   Status AddStage(const CallOp& op, size_t place, std::vector<ColumnState>* columns, Scratch* first);
-  Status AddMix(const MixOp& op, size_t place, const std::vector<ColumnState>& columns);
+  // Marks the columns that the mix changes.
+  Status AddMix(const MixOp& op, size_t place, std::vector<ColumnState>* columns);
   Status CheckMixes() const;
   void FindDirect();  // makes direct_
   // What is wrong with operations of a dataset that another one is made of.
   Status CheckPart(const Dataset& dataset) const;
   // The next column, which is of that type before it is padded, to shape s.
   Status AddColumn(const std::string& name, TensorType type, absl::optional<Padding> padding, size_t s);
+  // The type of a column's samples in shape s, which are of type `type` before they are padded. Puts the length of the
+  // bucket in the padding.
+  StatusOr<TensorType> SampleType(const std::string& name, const TensorType& type, absl::optional<Padding>* padding,
+                                  size_t s) const;
   // Which of the columns that code or a generator made may differ in shape from sample to sample: those that are
   // padded, and those that code gets.
   void FreeShapes(const std::vector<ColumnState>& columns, bool last, std::vector<Column>* made) const;
