@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -31,6 +32,27 @@ bool IsKnown(const TensorType& type) {
   return std::all_of(type.shape.begin(), type.shape.end(), [](int64_t d) { return d >= 0; });
 }
 
+// How many samples the operations use of a source with any number of them, where these are its first ones; at most
+// `most`, which stands for all of them too.
+int64_t SamplesUsed(const Dataset& dataset, int64_t most) {
+  int64_t skipped = 0, unit = 1;  // samples; those of an element, which is a sample or a batch
+  for (const Op& op : dataset.ops()) {
+    if (const auto* take = std::get_if<TakeOp>(&op)) {
+      const int64_t shards = std::min(std::max<int64_t>(dataset.sharding().num_shards, 1), most);
+      return std::min(std::min(skipped + std::min(take->count, most) * unit, most) * shards, most);
+    }
+    if (const auto* skip = std::get_if<SkipOp>(&op)) {
+      skipped = std::min(skipped + std::min(skip->count, most) * unit, most);
+    } else if (const auto* batch = std::get_if<BatchOp>(&op); batch != nullptr && batch->buckets == nullptr) {
+      unit = std::min(std::max<int64_t>(batch->size, 1), most);
+    } else if (!std::holds_alternative<MapOp>(op) && !std::holds_alternative<ProjectOp>(op) &&
+               !std::holds_alternative<RenameOp>(op) && !std::holds_alternative<MixOp>(op)) {
+      return most;
+    }
+  }
+  return most;
+}
+
 }  // namespace
 
 StatusOr<std::shared_ptr<const Pipeline>> Pipeline::Open(const Dataset& dataset, const FeedOptions& options) {
@@ -43,7 +65,7 @@ StatusOr<std::shared_ptr<const Pipeline>> Pipeline::Open(const Dataset& dataset,
   pipeline->options_ = options;
   pipeline->sharding_ = dataset.sharding();
   if (options.part_of != nullptr) RETURN_IF_ERROR(pipeline->CheckPart(dataset));
-  RETURN_IF_ERROR(pipeline->OpenSource(dataset.source()));
+  RETURN_IF_ERROR(pipeline->OpenSource(dataset));
   const bool sequence = pipeline->generator_ != nullptr && !pipeline->generator_->random_access();
   for (const Op& op : dataset.ops()) {
     if (sequence && (options.part_of != nullptr || std::holds_alternative<WeightedOp>(op)))
@@ -118,16 +140,17 @@ Status Pipeline::CheckPart(const Dataset& dataset) const {
   return absl::OkStatus();
 }
 
-Status Pipeline::OpenSource(const Source& source) {
-  if (source.generator() != nullptr) return OpenForeign(source);
-  ASSIGN_OR_RETURN(reader_, data::OpenSource(source));
+Status Pipeline::OpenSource(const Dataset& dataset) {
+  if (dataset.source().generator() != nullptr) return OpenForeign(dataset);
+  ASSIGN_OR_RETURN(reader_, data::OpenSource(dataset.source()));
   source_columns_ = reader_->columns();
   source_size_ = reader_->size();
   notices_ = reader_->notices();
   return absl::OkStatus();
 }
 
-Status Pipeline::OpenForeign(const Source& source) {
+Status Pipeline::OpenForeign(const Dataset& dataset) {
+  const Source& source = dataset.source();
   ASSIGN_OR_RETURN(const SourceDef* def, FindSource(source.kind()));
   ASSIGN_OR_RETURN(const Fields fields, CheckFields(def->class_name, def->fields, source.fields()));
   const std::vector<std::string> column_names = fields.Strings("column_names");
@@ -155,14 +178,20 @@ Status Pipeline::OpenForeign(const Source& source) {
   }
   for (size_t k = 0; k < row.size(); ++k) source_columns_.push_back({column_names[k], row[k].type});
   if (source_size_ < 0) {
-    source_size_ = 0;
-    for (bool more = true; more;) {
-      if (++source_size_ > kMaxSequence) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("GeneratorDataset: no end after ", kMaxSequence, " samples; give the source a length"));
-      }
+    const int64_t used = SamplesUsed(dataset, kMaxSequence + 1);
+    bool more = true;
+    for (source_size_ = 1; source_size_ < used; ++source_size_) {
       ASSIGN_OR_RETURN(more, generator_->Next(&row));
+      if (!more) break;
+      generator_->Counted(source_size_ + 1);
     }
+    if (source_size_ > kMaxSequence) {
+      return absl::InvalidArgumentError(absl::StrCat(generator_->place(), "GeneratorDataset: no end after ",
+                                                     kMaxSequence,
+                                                     " samples; give num_samples, or a length with "
+                                                     "function(i)"));
+    }
+    cut_ = more;
   }
   return absl::OkStatus();
 }
@@ -586,6 +615,7 @@ StatusOr<int64_t> Pipeline::Fill(const Epoch& epoch, int64_t batch, Scratch* scr
     const int64_t bytes = shape.samples[k].bytes();
     std::memset(static_cast<uint8_t*>(columns[k]) + rows.count * bytes, 0, (shape.rows - rows.count) * bytes);
   }
+  RETURN_IF_ERROR(CheckEnd(scratch, sequence));
   sequence->batch = batch + 1;
   return rows.count;
 }
@@ -804,6 +834,7 @@ Status Pipeline::ReadSample(int64_t id, Scratch* scratch, Sequence* sequence) co
 void Pipeline::StartSequence(const Epoch& epoch, int64_t batch, Sequence* sequence) const {
   sequence->epoch = epoch.number;
   sequence->next = 0;
+  sequence->passed = false;
   for (const auto& [id, place] : sequence->held) sequence->free.push_back(place);
   sequence->held.clear();
   const auto& samples = epoch.order.samples;
@@ -815,6 +846,7 @@ void Pipeline::StartSequence(const Epoch& epoch, int64_t batch, Sequence* sequen
 }
 
 Status Pipeline::PullSequence(Scratch* scratch, Sequence* sequence) const {
+  RETURN_IF_ERROR(CheckEnd(scratch, sequence));
   if (sequence->next % source_size_ == 0) RETURN_IF_ERROR(generator_->Rewind());
   const StatusOr<bool> more = generator_->Next(&scratch->foreign);
   RETURN_IF_ERROR(AtSample(more.status(), sequence->next));
@@ -822,7 +854,18 @@ Status Pipeline::PullSequence(Scratch* scratch, Sequence* sequence) const {
     return absl::InvalidArgumentError(absl::StrCat(generator_->place(), "GeneratorDataset: the source ended after ",
                                                    sequence->next % source_size_, " samples, expected ", source_size_));
   }
+  sequence->passed = (sequence->next + 1) % source_size_ == 0;
   return CheckForeign(scratch->foreign, sequence->next++);
+}
+
+Status Pipeline::CheckEnd(Scratch* scratch, Sequence* sequence) const {
+  if (!std::exchange(sequence->passed, false) || cut_) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const bool more, generator_->Next(&scratch->foreign));
+  if (!more) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(generator_->place(),
+                                                 "GeneratorDataset: the source gives more than the ", source_size_,
+                                                 " samples that it gave when it was counted: give as many in each "
+                                                 "epoch, or say with num_samples how many are used"));
 }
 
 Status Pipeline::AtSample(const Status& status, int64_t id) const {

@@ -113,6 +113,7 @@ class Pipeline {
   struct Sequence {
     int64_t epoch = -1, batch = -1;             // that it is ready for
     int64_t next = 0;                           // id of the sample that it gives next, pass * source_size() + index
+    bool passed = false;                        // it has given the last sample of a pass, but not said that it ends
     std::vector<bool> wanted;                   // by id: the rest of the epoch uses it
     absl::flat_hash_map<int64_t, size_t> held;  // id to place in `places`
     struct Place {
@@ -167,8 +168,8 @@ class Pipeline {
   };
 
   Status MakeShapes();
-  Status OpenSource(const Source& source);
-  Status OpenForeign(const Source& source);
+  Status OpenSource(const Dataset& dataset);
+  Status OpenForeign(const Dataset& dataset);
   // Checks what does not depend on samples, then reads the first one where types depend on it.
   Status CompileColumns(const std::vector<Op>& ops, CodeCalls* calls);
   // Ends a stage with the code of `op`; `columns` become those of the next one.
@@ -211,6 +212,8 @@ class Pipeline {
   void StartSequence(const Epoch& epoch, int64_t batch, Sequence* sequence) const;
   // The sequence's next sample into scratch->foreign, checked.
   Status PullSequence(Scratch* scratch, Sequence* sequence) const;
+  // An error where a sequence that has given the last sample of a pass has more.
+  Status CheckEnd(Scratch* scratch, Sequence* sequence) const;
   Status CheckForeign(const Generator::Row& row, int64_t id) const;
   // The error of a generator, with its sample.
   Status AtSample(const Status& status, int64_t id) const;
@@ -224,6 +227,7 @@ class Pipeline {
   std::shared_ptr<Generator> generator_;
   std::vector<Column> source_columns_;
   int64_t source_size_ = 0;
+  bool cut_ = false;  // a sequence was counted up to what the operations use: it may have more samples
   Order order_;
   std::vector<std::string> names_;   // of the columns
   std::vector<ColumnChain> chains_;  // of each column
