@@ -1,6 +1,7 @@
 #include "lua/dataset_lua.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -96,6 +97,19 @@ class LuaGenerator : public data::Generator {
     return true;
   }
 
+  void Counted(int64_t samples) override {
+    constexpr std::chrono::seconds kQuiet{5};
+    const auto now = std::chrono::steady_clock::now();
+    if (samples == 2) counting_since_ = now;
+    if (!counting_since_ || now - *counting_since_ < kQuiet) return;
+    counting_since_.reset();
+    std::fprintf(
+        stderr,
+        "mslua: note: %sGeneratorDataset: counting the samples of the iterator, %lld so far: give num_samples, "
+        "or a length with function(i)\n",
+        place().c_str(), static_cast<long long>(samples));
+  }
+
  private:
   // The values above `base`, a column each.
   Status Read(int base, Row* row) {
@@ -116,6 +130,7 @@ class LuaGenerator : public data::Generator {
   const int64_t length_;
   std::shared_ptr<const Location> written_;
   std::unique_ptr<Reference> iterator_;
+  absl::optional<std::chrono::steady_clock::time_point> counting_since_;  // none: the note is printed
   std::vector<Tensor> kept_;
 };
 

@@ -9,6 +9,7 @@
 // clang-format on
 
 #include <algorithm>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 
@@ -74,33 +75,70 @@ bool DecodeJpeg(const std::vector<uint8_t>& bytes, std::vector<uint8_t>* pixels,
   return true;
 }
 
-Status DecodePng(const std::vector<uint8_t>& bytes, std::vector<uint8_t>* pixels, Size* size) {
-  png_image image{};
-  image.version = PNG_IMAGE_VERSION;
-  if (!png_image_begin_read_from_memory(&image, bytes.data(), bytes.size())) {
-    return absl::DataLossError(image.message);
+// libpng reports errors by a call that must not return.
+struct PngErrors {
+  jmp_buf out;
+  char message[JMSG_LENGTH_MAX];
+};
+void OnPngError(png_structp png, png_const_charp message) {
+  auto* errors = static_cast<PngErrors*>(png_get_error_ptr(png));
+  snprintf(errors->message, sizeof(errors->message), "%s", message);
+  longjmp(errors->out, 1);
+}
+void OnPngWarning(png_structp, png_const_charp) {}  // warnings are about metadata
+
+// The bytes of a file that are not read yet.
+struct PngBytes {
+  const uint8_t* at;
+  size_t left;
+};
+void ReadPngBytes(png_structp png, png_bytep out, png_size_t count) {
+  auto* bytes = static_cast<PngBytes*>(png_get_io_ptr(png));
+  if (count > bytes->left) png_error(png, "read beyond end of data");
+  std::memcpy(out, bytes->at, count);
+  bytes->at += count;
+  bytes->left -= count;
+}
+
+// As PIL, torchvision and OpenCV: values as they are in the file, whatever its gamma or colour profile says; of 16 bits
+// the high 8; alpha is dropped, not blended. Like DecodeJpeg, this function has nothing with a destructor in its frame.
+bool DecodePng(const std::vector<uint8_t>& bytes, std::vector<uint8_t>* pixels, Size* size, char* message) {
+  PngErrors errors;
+  PngBytes input{bytes.data(), bytes.size()};
+  png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &errors, OnPngError, OnPngWarning);
+  png_infop info = png == nullptr ? nullptr : png_create_info_struct(png);
+  if (info == nullptr) {
+    snprintf(message, JMSG_LENGTH_MAX, "out of memory");
+    png_destroy_read_struct(&png, nullptr, nullptr);
+    return false;
   }
-  size->height = image.height;
-  size->width = image.width;
-  size->channels = (image.format & PNG_FORMAT_FLAG_COLOR) != 0 ? 3 : 1;
+  if (setjmp(errors.out) != 0) {
+    snprintf(message, JMSG_LENGTH_MAX, "%s", errors.message);
+    png_destroy_read_struct(&png, &info, nullptr);
+    return false;
+  }
+  png_set_read_fn(png, &input, ReadPngBytes);
+  png_read_info(png, info);
+  size->height = png_get_image_height(png, info);
+  size->width = png_get_image_width(png, info);
+  size->channels = (png_get_color_type(png, info) & PNG_COLOR_MASK_COLOR) != 0 ? 3 : 1;
   if (size->height * size->width > kMaxPixels) {
-    png_image_free(&image);
-    return absl::DataLossError(absl::StrCat(image.height, "x", image.width, " pixels"));
+    snprintf(message, JMSG_LENGTH_MAX, "%ux%u pixels", png_get_image_height(png, info), png_get_image_width(png, info));
+    png_destroy_read_struct(&png, &info, nullptr);
+    return false;
   }
-  image.format = PNG_FORMAT_RGBA;  // the alpha is dropped here, not blended by libpng
-  const int64_t count = size->height * size->width;
-  pixels->resize(static_cast<size_t>(count * 4));
-  const bool ok = png_image_finish_read(&image, nullptr, pixels->data(), 0, nullptr);
-  // Bit 1 marks an error. Warnings are about metadata.
-  if (!ok || (image.warning_or_error & 2) != 0) {
-    png_image_free(&image);
-    return absl::DataLossError(image.message);
+  png_set_strip_16(png);
+  png_set_expand(png);  // palettes, grey of fewer than 8 bits
+  png_set_gray_to_rgb(png);
+  png_set_strip_alpha(png);
+  const int passes = png_set_interlace_handling(png);
+  png_read_update_info(png, info);
+  pixels->resize(static_cast<size_t>(size->height * size->width * 3));
+  for (int pass = 0; pass < passes; ++pass) {
+    for (int64_t y = 0; y < size->height; ++y) png_read_row(png, pixels->data() + y * size->width * 3, nullptr);
   }
-  uint8_t* p = pixels->data();
-  for (int64_t i = 0; i < count; ++i) {
-    for (int c = 0; c < 3; ++c) p[3 * i + c] = p[4 * i + c];
-  }
-  return absl::OkStatus();
+  png_destroy_read_struct(&png, &info, nullptr);
+  return true;
 }
 
 // The next number of a PNM header, behind blanks and comments; -1 where there is none.
@@ -152,11 +190,12 @@ Status DecodePnm(const std::vector<uint8_t>& bytes, std::vector<uint8_t>* pixels
 Status DecodeImage(const std::vector<uint8_t>& bytes, std::vector<uint8_t>* pixels, int64_t* height, int64_t* width,
                    int64_t* channels) {
   Size size;
+  char message[JMSG_LENGTH_MAX];
   if (bytes.size() >= 8 && png_sig_cmp(bytes.data(), 0, 8) == 0) {
-    const Status status = DecodePng(bytes, pixels, &size);
-    if (!status.ok()) return absl::DataLossError(absl::StrCat("is a corrupt PNG (", status.message(), ")"));
+    if (!DecodePng(bytes, pixels, &size, message)) {
+      return absl::DataLossError(absl::StrCat("is a corrupt PNG (", message, ")"));
+    }
   } else if (bytes.size() >= 2 && bytes[0] == 0xff && bytes[1] == 0xd8) {
-    char message[JMSG_LENGTH_MAX];
     if (!DecodeJpeg(bytes, pixels, &size, message)) {
       return absl::DataLossError(absl::StrCat("is a corrupt JPEG (", message, ")"));
     }

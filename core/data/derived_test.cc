@@ -271,6 +271,44 @@ TEST(MixTest, RowsAndLabelsAgreeForAnyFeeds) {
   }
 }
 
+// The columns of the first batch, as numbers.
+std::map<std::string, std::vector<float>> FirstBatch(const Dataset& dataset) {
+  const auto pipeline = Pipeline::Open(dataset, {/*seed=*/5});
+  EXPECT_TRUE(pipeline.ok()) << pipeline.status();
+  if (!pipeline.ok()) return {};
+  Loader loader(*pipeline, {0});
+  Batch batch;
+  EXPECT_TRUE(*loader.Next(&batch));
+  std::map<std::string, std::vector<float>> columns;
+  for (size_t k = 0; k < batch.columns.size(); ++k) {
+    const float* p = batch.columns[k].as<float>();
+    columns[(*pipeline)->schema()[k].name].assign(p, p + batch.columns[k].type.elements());
+  }
+  return columns;
+}
+
+TEST(MixTest, ColumnsMayBeMovedCopiedAndDroppedLater) {
+  for (const bool cut : {false, true}) {
+    const Dataset mixed = Plain(6).Batch({6}).Mix({cut, 0.8, 1, "image", "label"});
+    auto want = FirstBatch(mixed);
+    EXPECT_NE(want["label"], FirstBatch(Plain(6).Batch({6}))["label"]);
+    EXPECT_EQ(FirstBatch(mixed.Project({{"label", "image"}, {}})), want);
+    EXPECT_EQ(FirstBatch(mixed.Project({{"label"}, {}}))["label"], want["label"]);
+    EXPECT_EQ(FirstBatch(mixed.Project({{"image"}, {}}))["image"], want["image"]);
+    auto other = FirstBatch(mixed.Rename({{"image", "label"}, {"label", "image"}}));
+    EXPECT_EQ(other["label"], want["image"]);
+    EXPECT_EQ(other["image"], want["label"]);
+    other = FirstBatch(mixed.Project({{"label", "image", "image"}, {"y", "a", "b"}}));
+    EXPECT_EQ(other["a"], want["image"]);
+    EXPECT_EQ(other["b"], want["image"]);
+    EXPECT_EQ(other["y"], want["label"]);
+  }
+  // A column that takes the name of a mixed one is not mixed.
+  const Dataset named = Plain(6).Project({{"image", "label", "image"}, {"image", "label", "plain"}}).Batch({6});
+  const Dataset mixed = named.Mix({false, 0.8, 1, "image", "label"});
+  EXPECT_EQ(FirstBatch(mixed.Project({{"plain", "label"}, {"image", "label"}}))["image"], FirstBatch(named)["plain"]);
+}
+
 TEST(MixTest, Errors) {
   EXPECT_THAT(ErrorOf(Plain(4).Mix({false, 1, 1, "image", "label"})), HasSubstr("MixUpBatch: call batch first"));
   EXPECT_THAT(ErrorOf(Numbers(4).Batch({2}).Mix({true, 1, 1, "x", "x"})),
@@ -279,6 +317,9 @@ TEST(MixTest, Errors) {
       ErrorOf(
           Plain(4).Project({{"image", "image"}, {"image", "label"}}).Batch({2}).Mix({false, 1, 1, "image", "label"})),
       HasSubstr("expected a float32 vector of the classes, got f32[4,4,1]"));
+  EXPECT_THAT(
+      ErrorOf(Numbers(4).Project({{"x", "x"}, {"x", "y"}}).Batch({2}).Mix({true, 1, 1, "x", "y"}).Project({{"y"}, {}})),
+      HasSubstr("CutMixBatch: column 'x': expected images of float32, got f32[]"));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -527,6 +528,78 @@ TEST(LoaderTest, PaddedBatchesHaveClearErrors) {
 TEST(LoaderTest, ASequenceIsRunWholeByEveryFeed) {
   const Dataset d = Dataset(GeneratorSource(std::make_shared<Counting>(4, false, false), {"n"})).Batch({2});
   EXPECT_EQ(Labels(Open(d, {0, 2, 1}).get(), 0), Labels(Open(d).get(), 0));
+}
+
+// A sequence that gives `first` samples when it is run for the first time, `later` ones from then on.
+class Changing : public Counting {
+ public:
+  Changing(int64_t first, int64_t later) : Counting(1 << 30, false, false), first_(first), later_(later) {}
+  Status Rewind() override {
+    given_ = 0;
+    return Counting::Rewind();
+  }
+  StatusOr<bool> Next(Row* row) override {
+    if (given_++ == (rewinds == 1 ? first_ : later_)) return false;
+    return Counting::Next(row);
+  }
+  void Counted(int64_t samples) override { counted = samples; }
+  int64_t counted = 1;
+
+ private:
+  const int64_t first_, later_;
+  int64_t given_ = 0;
+};
+
+TEST(LoaderTest, ASequenceIsCountedUpToWhatIsUsed) {
+  using L = std::vector<int32_t>;
+  const auto labels = [&](const std::function<Dataset(const Dataset&)>& shape, int64_t counted, int64_t n = 1 << 30) {
+    auto source = std::make_shared<Changing>(n, n);
+    auto loader = Open(shape(Dataset(GeneratorSource(source, {"n"}))));
+    EXPECT_EQ(source->counted, counted);
+    std::vector<L> all = Labels(loader.get(), 0);
+    EXPECT_EQ(Labels(loader.get(), 0).size(), all.size());
+    return all;
+  };
+  EXPECT_THAT(labels([](const Dataset& d) { return d.Take({3}).Batch({2}); }, 3), ElementsAre(L{0, 1}, L{2}));
+  EXPECT_THAT(labels([](const Dataset& d) { return d.Skip({2}).Take({3}).Shuffle({1}).Batch({3}); }, 5),
+              ElementsAre(L{2, 3, 4}));
+  EXPECT_THAT(labels(
+                  [](const Dataset& d) {
+                    return d.Rename({{"n"}, {"m"}}).Batch({2}).Skip({1}).Take({2});
+                  },
+                  6),
+              ElementsAre(L{2, 3}, L{4, 5}));
+  EXPECT_THAT(labels(
+                  [](const Dataset& d) {
+                    return d.Batch({2, true}).Take({9});
+                  },
+                  5, 5),
+              ElementsAre(L{0, 1}, L{2, 3}));
+  EXPECT_THAT(labels([](const Dataset& d) { return d.Take({1 << 30}).Batch({2}); }, 3, 3), ElementsAre(L{0, 1}, L{2}));
+  // Behind a shuffle, any sample may be used.
+  EXPECT_EQ(labels([](const Dataset& d) { return d.Shuffle({9}).Take({2}).Batch({2}); }, 9, 9).size(), 1u);
+  auto source = std::make_shared<Changing>(1 << 30, 1 << 30);
+  EXPECT_THAT(Labels(Open(Dataset(GeneratorSource(source, {"n"}), {3, 1}).Take({2}).Batch({2})).get(), 0),
+              ElementsAre(L{1, 4}));
+}
+
+TEST(LoaderTest, ASequenceThatChangesItsLengthIsAnError) {
+  const auto error = [](int64_t first, int64_t later, const std::function<Dataset(const Dataset&)>& shape) {
+    auto loader = Open(shape(Dataset(GeneratorSource(std::make_shared<Changing>(first, later), {"n"}))));
+    Batch batch;
+    for (int i = 0; i < 8; ++i) {
+      const auto more = loader->Next(&batch);
+      if (!more.ok()) return std::string(more.status().message());
+    }
+    return std::string();
+  };
+  const auto batches = [](const Dataset& d) { return d.Batch({2}); };
+  const auto repeated = [](const Dataset& d) { return d.Repeat({2}).Batch({3}); };
+  EXPECT_EQ(error(4, 4, batches), "");
+  EXPECT_THAT(error(4, 3, batches), HasSubstr("the source ended after 3 samples, expected 4"));
+  EXPECT_THAT(error(4, 5, batches), HasSubstr("gives more than the 4 samples that it gave when it was counted"));
+  EXPECT_THAT(error(4, 5, repeated), HasSubstr("gives more than the 4 samples that it gave when it was counted"));
+  EXPECT_EQ(error(4, 5, [](const Dataset& d) { return d.Take({4}).Batch({2}); }), "");
 }
 
 TEST(LoaderTest, AGeneratorIsCalledForWhatIsUsedOnly) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -31,6 +32,27 @@ bool IsKnown(const TensorType& type) {
   return std::all_of(type.shape.begin(), type.shape.end(), [](int64_t d) { return d >= 0; });
 }
 
+// How many samples the operations use of a source with any number of them, where these are its first ones; at most
+// `most`, which stands for all of them too.
+int64_t SamplesUsed(const Dataset& dataset, int64_t most) {
+  int64_t skipped = 0, unit = 1;  // samples; those of an element, which is a sample or a batch
+  for (const Op& op : dataset.ops()) {
+    if (const auto* take = std::get_if<TakeOp>(&op)) {
+      const int64_t shards = std::min(std::max<int64_t>(dataset.sharding().num_shards, 1), most);
+      return std::min(std::min(skipped + std::min(take->count, most) * unit, most) * shards, most);
+    }
+    if (const auto* skip = std::get_if<SkipOp>(&op)) {
+      skipped = std::min(skipped + std::min(skip->count, most) * unit, most);
+    } else if (const auto* batch = std::get_if<BatchOp>(&op); batch != nullptr && batch->buckets == nullptr) {
+      unit = std::min(std::max<int64_t>(batch->size, 1), most);
+    } else if (!std::holds_alternative<MapOp>(op) && !std::holds_alternative<ProjectOp>(op) &&
+               !std::holds_alternative<RenameOp>(op) && !std::holds_alternative<MixOp>(op)) {
+      return most;
+    }
+  }
+  return most;
+}
+
 }  // namespace
 
 StatusOr<std::shared_ptr<const Pipeline>> Pipeline::Open(const Dataset& dataset, const FeedOptions& options) {
@@ -43,7 +65,7 @@ StatusOr<std::shared_ptr<const Pipeline>> Pipeline::Open(const Dataset& dataset,
   pipeline->options_ = options;
   pipeline->sharding_ = dataset.sharding();
   if (options.part_of != nullptr) RETURN_IF_ERROR(pipeline->CheckPart(dataset));
-  RETURN_IF_ERROR(pipeline->OpenSource(dataset.source()));
+  RETURN_IF_ERROR(pipeline->OpenSource(dataset));
   const bool sequence = pipeline->generator_ != nullptr && !pipeline->generator_->random_access();
   for (const Op& op : dataset.ops()) {
     if (sequence && (options.part_of != nullptr || std::holds_alternative<WeightedOp>(op)))
@@ -118,16 +140,17 @@ Status Pipeline::CheckPart(const Dataset& dataset) const {
   return absl::OkStatus();
 }
 
-Status Pipeline::OpenSource(const Source& source) {
-  if (source.generator() != nullptr) return OpenForeign(source);
-  ASSIGN_OR_RETURN(reader_, data::OpenSource(source));
+Status Pipeline::OpenSource(const Dataset& dataset) {
+  if (dataset.source().generator() != nullptr) return OpenForeign(dataset);
+  ASSIGN_OR_RETURN(reader_, data::OpenSource(dataset.source()));
   source_columns_ = reader_->columns();
   source_size_ = reader_->size();
   notices_ = reader_->notices();
   return absl::OkStatus();
 }
 
-Status Pipeline::OpenForeign(const Source& source) {
+Status Pipeline::OpenForeign(const Dataset& dataset) {
+  const Source& source = dataset.source();
   ASSIGN_OR_RETURN(const SourceDef* def, FindSource(source.kind()));
   ASSIGN_OR_RETURN(const Fields fields, CheckFields(def->class_name, def->fields, source.fields()));
   const std::vector<std::string> column_names = fields.Strings("column_names");
@@ -155,14 +178,20 @@ Status Pipeline::OpenForeign(const Source& source) {
   }
   for (size_t k = 0; k < row.size(); ++k) source_columns_.push_back({column_names[k], row[k].type});
   if (source_size_ < 0) {
-    source_size_ = 0;
-    for (bool more = true; more;) {
-      if (++source_size_ > kMaxSequence) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("GeneratorDataset: no end after ", kMaxSequence, " samples; give the source a length"));
-      }
+    const int64_t used = SamplesUsed(dataset, kMaxSequence + 1);
+    bool more = true;
+    for (source_size_ = 1; source_size_ < used; ++source_size_) {
       ASSIGN_OR_RETURN(more, generator_->Next(&row));
+      if (!more) break;
+      generator_->Counted(source_size_ + 1);
     }
+    if (source_size_ > kMaxSequence) {
+      return absl::InvalidArgumentError(absl::StrCat(generator_->place(), "GeneratorDataset: no end after ",
+                                                     kMaxSequence,
+                                                     " samples; give num_samples, or a length with "
+                                                     "function(i)"));
+    }
+    cut_ = more;
   }
   return absl::OkStatus();
 }
@@ -173,7 +202,8 @@ struct ColumnState {
   size_t source = 0;
   std::vector<Transform> transforms;
   std::vector<std::string> places;  // of each transform: whose random numbers it has (ColumnChain::Make)
-  absl::optional<Padding> padding;
+  absl::optional<Padding> padding = {};
+  std::vector<size_t> image_of = {}, label_of = {};  // places in Pipeline::mixes_
 };
 
 namespace {
@@ -369,30 +399,39 @@ Status Pipeline::AddStage(const CallOp& op, size_t place, std::vector<ColumnStat
   return absl::OkStatus();
 }
 
-Status Pipeline::AddMix(const MixOp& op, size_t place, const std::vector<ColumnState>& columns) {
+Status Pipeline::AddMix(const MixOp& op, size_t place, std::vector<ColumnState>* columns) {
   const char* const name = op.cut ? "CutMixBatch" : "MixUpBatch";
   if (!batched()) return absl::InvalidArgumentError(absl::StrCat(name, ": call batch first: it mixes rows of a batch"));
   Mix mix;
   mix.op = op;
   mix.stream = absl::StrCat("data/", op.cut ? "cutmix/" : "mixup/", place);
-  ASSIGN_OR_RETURN(mix.image, FindColumn(columns, op, op.image));
-  ASSIGN_OR_RETURN(mix.label, FindColumn(columns, op, op.label));
+  ASSIGN_OR_RETURN(const size_t image, FindColumn(*columns, op, op.image));
+  ASSIGN_OR_RETURN(const size_t label, FindColumn(*columns, op, op.label));
+  (*columns)[image].image_of.push_back(mixes_.size());
+  (*columns)[label].label_of.push_back(mixes_.size());
   mixes_.push_back(std::move(mix));
   return absl::OkStatus();
 }
 
 Status Pipeline::CheckMixes() const {
   for (const Mix& mix : mixes_) {
-    const TensorType &image = shapes_[0].samples[mix.image], &label = shapes_[0].samples[mix.label];
     const char* const name = mix.op.cut ? "CutMixBatch" : "MixUpBatch";
-    if (image.dtype != DType::kF32 || (mix.op.cut && image.rank() != 3))
-      return absl::InvalidArgumentError(absl::StrCat(name, ": column '", mix.op.image, "': expected ",
-                                                     mix.op.cut ? "images of float32" : "float32", ", got ",
-                                                     ToString(image), ": Rescale or TypeCast makes it so"));
-    if (label.dtype != DType::kF32 || label.rank() != 1)
-      return absl::InvalidArgumentError(
-          absl::StrCat(name, ": column '", mix.op.label, "': expected a float32 vector of the classes, got ",
-                       ToString(label), ": map {transforms.OneHot(n), transforms.TypeCast(ms.float32)} makes it so"));
+    std::vector<TensorType> images;
+    for (const size_t k : mix.images) images.push_back(shapes_[0].samples[k]);
+    if (images.empty()) images.push_back(mix.dropped[0]);
+    for (const TensorType& image : images) {
+      if (image.dtype != DType::kF32 || (mix.op.cut && image.rank() != 3))
+        return absl::InvalidArgumentError(absl::StrCat(name, ": column '", mix.op.image, "': expected ",
+                                                       mix.op.cut ? "images of float32" : "float32", ", got ",
+                                                       ToString(image), ": Rescale or TypeCast makes it so"));
+    }
+    for (const size_t k : mix.labels) {
+      const TensorType& label = shapes_[0].samples[k];
+      if (label.dtype != DType::kF32 || label.rank() != 1)
+        return absl::InvalidArgumentError(
+            absl::StrCat(name, ": column '", mix.op.label, "': expected a float32 vector of the classes, got ",
+                         ToString(label), ": map {transforms.OneHot(n), transforms.TypeCast(ms.float32)} makes it so"));
+    }
   }
   return absl::OkStatus();
 }
@@ -401,6 +440,12 @@ Status Pipeline::CompileColumns(const std::vector<Op>& ops, CodeCalls* calls) {
   if (source_columns_.empty()) return absl::InvalidArgumentError("the dataset has no column");
   std::vector<ColumnState> columns;
   for (size_t k = 0; k < source_columns_.size(); ++k) columns.push_back({source_columns_[k].name, k, {}, {}, {}});
+  const auto with_image = [&columns](size_t mix) {
+    return std::find_if(columns.begin(), columns.end(), [mix](const ColumnState& c) {
+      return std::find(c.image_of.begin(), c.image_of.end(), mix) != c.image_of.end();
+    });
+  };
+  std::vector<ColumnState> images;  // of each mix
   Scratch first(calls);
   bool read = false;
   const auto read_first = [&] {
@@ -420,28 +465,51 @@ Status Pipeline::CompileColumns(const std::vector<Op>& ops, CodeCalls* calls) {
       RETURN_IF_ERROR(read_first());
       RETURN_IF_ERROR(AddStage(*call, i, &columns, &first));
     } else if (const auto* mix = std::get_if<MixOp>(&ops[i])) {
-      RETURN_IF_ERROR(AddMix(*mix, i, columns));
+      RETURN_IF_ERROR(AddMix(*mix, i, &columns));
+      images.push_back(*with_image(mixes_.size() - 1));
     } else {
       RETURN_IF_ERROR(ApplyToColumns(ops[i], stages_.size(), &columns));
     }
   }
   if (generator_ != nullptr || !stages_.empty() || reader_->runs_code()) {
-    FreeShapes(columns, /*last=*/true, &LastColumns());
-  }
-  for (ColumnState& c : columns) {
-    ASSIGN_OR_RETURN(ColumnChain chain, ColumnChain::Make(LastColumns()[c.source], std::move(c.transforms), c.places));
-    TensorType type = chain.out();
-    row_types_.push_back(type);
-    if (!c.padding && !IsKnown(type)) {
-      RETURN_IF_ERROR(read_first());
-      StatusOr<TensorType> own = chain.TypeFor(first.row[c.source]);
-      if (!own.ok()) return Annotate(own.status(), Where(0));
-      type = *std::move(own);
+    std::vector<ColumnState> wanted = columns;
+    for (size_t m = 0; m < images.size(); ++m) {
+      if (with_image(m) == columns.end()) wanted.push_back(images[m]);
     }
+    FreeShapes(wanted, /*last=*/true, &LastColumns());
+  }
+  const auto chain_of = [&](const ColumnState& c) {
+    return ColumnChain::Make(LastColumns()[c.source], c.transforms, c.places);
+  };
+  // Before padding.
+  const auto type_of = [&](const ColumnState& c, const ColumnChain& chain) -> StatusOr<TensorType> {
+    if (c.padding || IsKnown(chain.out())) return chain.out();
+    RETURN_IF_ERROR(read_first());
+    StatusOr<TensorType> own = chain.TypeFor(first.row[c.source]);
+    return own.ok() ? own : Annotate(own.status(), Where(0));
+  };
+  for (const ColumnState& c : columns) {
+    ASSIGN_OR_RETURN(ColumnChain chain, chain_of(c));
+    ASSIGN_OR_RETURN(const TensorType type, type_of(c, chain));
+    for (const size_t m : c.image_of) mixes_[m].images.push_back(chains_.size());
+    for (const size_t m : c.label_of) mixes_[m].labels.push_back(chains_.size());
+    row_types_.push_back(chain.out());
     names_.push_back(c.name);
     chains_.push_back(std::move(chain));
     from_.push_back(c.source);
     for (size_t s = 0; s < shapes_.size(); ++s) RETURN_IF_ERROR(AddColumn(c.name, type, c.padding, s));
+  }
+  for (size_t m = 0; m < mixes_.size(); ++m) {
+    if (!mixes_[m].images.empty()) continue;
+    const ColumnState& image = images[m];
+    ASSIGN_OR_RETURN(const ColumnChain chain, chain_of(image));
+    ASSIGN_OR_RETURN(const TensorType type, type_of(image, chain));
+    mixes_[m].planar = chain.planar();
+    for (size_t s = 0; s < shapes_.size(); ++s) {
+      absl::optional<Padding> padding = image.padding;
+      ASSIGN_OR_RETURN(TensorType sample, SampleType(image.name, type, &padding, s));
+      mixes_[m].dropped.push_back(std::move(sample));
+    }
   }
   FindDirect();
   return CheckMixes();
@@ -460,14 +528,18 @@ void Pipeline::FindDirect() {
   }
 }
 
+StatusOr<TensorType> Pipeline::SampleType(const std::string& name, const TensorType& type,
+                                          absl::optional<Padding>* padding, size_t s) const {
+  if (!*padding) return type;
+  for (int64_t& size : (*padding)->shape) {
+    if (size == -1 && order_.batch()->buckets != nullptr) size = order_.shapes()[s].length;
+  }
+  return Padded(name, type, **padding);
+}
+
 Status Pipeline::AddColumn(const std::string& name, TensorType type, absl::optional<Padding> padding, size_t s) {
   Shaped& shape = shapes_[s];
-  if (padding) {
-    for (int64_t& size : padding->shape) {
-      if (size == -1 && order_.batch()->buckets != nullptr) size = order_.shapes()[s].length;
-    }
-    ASSIGN_OR_RETURN(type, Padded(name, type, *padding));
-  }
+  ASSIGN_OR_RETURN(type, SampleType(name, type, &padding, s));
   shape.paddings.push_back(std::move(padding));
   shape.samples.push_back(type);
   if (batched()) type.shape.insert(type.shape.begin(), shape.rows);
@@ -543,6 +615,7 @@ StatusOr<int64_t> Pipeline::Fill(const Epoch& epoch, int64_t batch, Scratch* scr
     const int64_t bytes = shape.samples[k].bytes();
     std::memset(static_cast<uint8_t*>(columns[k]) + rows.count * bytes, 0, (shape.rows - rows.count) * bytes);
   }
+  RETURN_IF_ERROR(CheckEnd(scratch, sequence));
   sequence->batch = batch + 1;
   return rows.count;
 }
@@ -681,14 +754,20 @@ Status Pipeline::MixRows(const Epoch& epoch, int64_t batch, int64_t rows, Scratc
   // One mix at most: of two, the second takes the batches that the first leaves alone.
   for (size_t m = 0; m < mixes_.size(); ++m) {
     const Mix& mix = mixes_[m];
-    const TensorType &image = shape.samples[mix.image], &label = shape.samples[mix.label];
-    const MixedPart part = DrawMix(mix.op, image, chains_[mix.image].planar(), options_.seed, epoch.mixes[m],
-                                   static_cast<uint64_t>(batch));
+    const auto draw = [&](const TensorType& image, bool planar) {
+      return DrawMix(mix.op, image, planar, options_.seed, epoch.mixes[m], static_cast<uint64_t>(batch));
+    };
+    const MixedPart part = mix.images.empty() ? draw(mix.dropped[group.shape], mix.planar)
+                                              : draw(shape.samples[mix.images[0]], chains_[mix.images[0]].planar());
     if (!part.mixes) continue;
-    MixRowsOf(part, image, rows, reinterpret_cast<const float*>(before[mix.image]),
-              static_cast<float*>(columns[mix.image]));
-    BlendRows(part.kept, label.elements(), rows, reinterpret_cast<const float*>(before[mix.label]),
-              static_cast<float*>(columns[mix.label]));
+    for (const size_t k : mix.images) {
+      MixRowsOf(draw(shape.samples[k], chains_[k].planar()), shape.samples[k], rows,
+                reinterpret_cast<const float*>(before[k]), static_cast<float*>(columns[k]));
+    }
+    for (const size_t k : mix.labels) {
+      BlendRows(part.kept, shape.samples[k].elements(), rows, reinterpret_cast<const float*>(before[k]),
+                static_cast<float*>(columns[k]));
+    }
     break;
   }
   return absl::OkStatus();
@@ -755,6 +834,7 @@ Status Pipeline::ReadSample(int64_t id, Scratch* scratch, Sequence* sequence) co
 void Pipeline::StartSequence(const Epoch& epoch, int64_t batch, Sequence* sequence) const {
   sequence->epoch = epoch.number;
   sequence->next = 0;
+  sequence->passed = false;
   for (const auto& [id, place] : sequence->held) sequence->free.push_back(place);
   sequence->held.clear();
   const auto& samples = epoch.order.samples;
@@ -766,6 +846,7 @@ void Pipeline::StartSequence(const Epoch& epoch, int64_t batch, Sequence* sequen
 }
 
 Status Pipeline::PullSequence(Scratch* scratch, Sequence* sequence) const {
+  RETURN_IF_ERROR(CheckEnd(scratch, sequence));
   if (sequence->next % source_size_ == 0) RETURN_IF_ERROR(generator_->Rewind());
   const StatusOr<bool> more = generator_->Next(&scratch->foreign);
   RETURN_IF_ERROR(AtSample(more.status(), sequence->next));
@@ -773,7 +854,18 @@ Status Pipeline::PullSequence(Scratch* scratch, Sequence* sequence) const {
     return absl::InvalidArgumentError(absl::StrCat(generator_->place(), "GeneratorDataset: the source ended after ",
                                                    sequence->next % source_size_, " samples, expected ", source_size_));
   }
+  sequence->passed = (sequence->next + 1) % source_size_ == 0;
   return CheckForeign(scratch->foreign, sequence->next++);
+}
+
+Status Pipeline::CheckEnd(Scratch* scratch, Sequence* sequence) const {
+  if (!std::exchange(sequence->passed, false) || cut_) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const bool more, generator_->Next(&scratch->foreign));
+  if (!more) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(generator_->place(),
+                                                 "GeneratorDataset: the source gives more than the ", source_size_,
+                                                 " samples that it gave when it was counted: give as many in each "
+                                                 "epoch, or say with num_samples how many are used"));
 }
 
 Status Pipeline::AtSample(const Status& status, int64_t id) const {

@@ -114,6 +114,7 @@ class Pipeline {
   struct Sequence {
     int64_t epoch = -1, batch = -1;             // that it is ready for
     int64_t next = 0;                           // id of the sample that it gives next, pass * source_size() + index
+    bool passed = false;                        // it has given the last sample of a pass, but not said that it ends
     std::vector<bool> wanted;                   // by id: the rest of the epoch uses it
     absl::flat_hash_map<int64_t, size_t> held;  // id to place in `places`
     struct Place {
@@ -150,8 +151,12 @@ class Pipeline {
   };
   struct Mix {
     MixOp op;
-    size_t image = 0, label = 0;  // columns of the schema
     std::string stream;
+    // Columns of the schema. Operations behind the mix may have moved, copied or dropped the two that it names.
+    std::vector<size_t> images, labels;
+    // Where no image is left, what the proportion is drawn for: its samples, by shape.
+    std::vector<TensorType> dropped;
+    bool planar = false;  // these are [channels,height,width]
   };
 
   // What all batches of a shape have in common.
@@ -164,19 +169,24 @@ class Pipeline {
   };
 
   Status MakeShapes();
-  Status OpenSource(const Source& source);
-  Status OpenForeign(const Source& source);
+  Status OpenSource(const Dataset& dataset);
+  Status OpenForeign(const Dataset& dataset);
   // Checks what does not depend on samples, then reads the first one where types depend on it.
   Status CompileColumns(const std::vector<Op>& ops, CodeCalls* calls);
   // Ends a stage with the code of `op`; `columns` become those of the next one.
   Status AddStage(const CallOp& op, size_t place, std::vector<ColumnState>* columns, Scratch* first);
-  Status AddMix(const MixOp& op, size_t place, const std::vector<ColumnState>& columns);
+  // Marks the columns that the mix changes.
+  Status AddMix(const MixOp& op, size_t place, std::vector<ColumnState>* columns);
   Status CheckMixes() const;
   void FindDirect();  // makes direct_
   // What is wrong with operations of a dataset that another one is made of.
   Status CheckPart(const Dataset& dataset) const;
   // The next column, which is of that type before it is padded, to shape s.
   Status AddColumn(const std::string& name, TensorType type, absl::optional<Padding> padding, size_t s);
+  // The type of a column's samples in shape s, which are of type `type` before they are padded. Puts the length of the
+  // bucket in the padding.
+  StatusOr<TensorType> SampleType(const std::string& name, const TensorType& type, absl::optional<Padding>* padding,
+                                  size_t s) const;
   // Which of the columns that code or a generator made may differ in shape from sample to sample: those that are
   // padded, and those that code gets.
   void FreeShapes(const std::vector<ColumnState>& columns, bool last, std::vector<Column>* made) const;
@@ -203,6 +213,8 @@ class Pipeline {
   void StartSequence(const Epoch& epoch, int64_t batch, Sequence* sequence) const;
   // The sequence's next sample into scratch->foreign, checked.
   Status PullSequence(Scratch* scratch, Sequence* sequence) const;
+  // An error where a sequence that has given the last sample of a pass has more.
+  Status CheckEnd(Scratch* scratch, Sequence* sequence) const;
   Status CheckForeign(const Generator::Row& row, int64_t id) const;
   // The error of a generator, with its sample.
   Status AtSample(const Status& status, int64_t id) const;
@@ -216,6 +228,7 @@ class Pipeline {
   std::shared_ptr<Generator> generator_;
   std::vector<Column> source_columns_;
   int64_t source_size_ = 0;
+  bool cut_ = false;  // a sequence was counted up to what the operations use: it may have more samples
   Order order_;
   std::vector<std::string> names_;   // of the columns
   std::vector<ColumnChain> chains_;  // of each column

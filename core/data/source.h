@@ -49,6 +49,8 @@ class Generator {
   virtual Status Rewind();
   // False at the end of the sequence.
   virtual StatusOr<bool> Next(Row* row);
+  // Called while a sequence is run to count its samples, with how many there are so far.
+  virtual void Counted(int64_t /*samples*/) {}
   // "recipe.lua:12: ", where its code is, for messages; empty when that is not known.
   virtual std::string place() const { return ""; }
 };
@@ -193,7 +195,8 @@ class Source {
 
 // Sources in memory.
 Source NumpySlices(std::vector<NamedArray> arrays);
-// A sequence without random access and with size() -1 is run once by Pipeline::Open to count it.
+// A sequence without random access and with size() -1 is run once by Pipeline::Open to count it, up to what the
+// operations use.
 Source GeneratorSource(std::shared_ptr<Generator> generator, std::vector<std::string> column_names);
 
 // Not for a source with a generator.
