@@ -69,7 +69,8 @@ struct Normalize {
 // [height,width,channels] to [channels,height,width]; the last vision transform but for Rescale.
 struct HWC2CHW {};
 
-// For any column. To an integer type values are truncated towards zero.
+// For any column. To an integer type floats are truncated towards zero and saturate. Errors: NaN, an integer beyond the
+// range, and a float so large that another integer may have been meant (2^24 in float32).
 struct TypeCast {
   DType dtype = DType::kF32;
 };

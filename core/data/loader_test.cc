@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -371,6 +372,36 @@ TEST(LoaderTest, TransformsOfNumbers) {
   ASSERT_TRUE(*loader->Next(&batch));
   const auto* p = batch.columns[1].as<float>();
   EXPECT_THAT(std::vector<float>(p, p + 9), ElementsAre(3, 1, 1, 1, 3, 1, 1, 1, 3));
+}
+
+// The first value of a column of one sample after a cast, or the error.
+std::string CastTo(DType to, TensorType type, double value, std::vector<Transform> before = {}) {
+  auto data = std::make_shared<std::vector<int64_t>>(1);
+  StoreDouble(type.dtype, data->data(), 0, value);
+  before.emplace_back(TypeCast{to});
+  const Dataset source(NumpySlices({{"x", type, {data, data->data()}}}));
+  const auto loader = Open(source.Map({before, {"x"}}).Batch({1}));
+  Batch batch;
+  const auto read = loader->Next(&batch);
+  if (!read.ok()) return std::string(read.status().message());
+  return absl::StrCat(static_cast<int64_t>(LoadAsDouble(to, batch.columns[0].data, 0)));
+}
+
+TEST(LoaderTest, CastsToIntegersHaveOneRule) {
+  const TensorType f32{DType::kF32, {1}}, i64{DType::kI64, {1}};
+  EXPECT_EQ(CastTo(DType::kU8, f32, -1.5), "0");
+  EXPECT_EQ(CastTo(DType::kU8, f32, 379.5), "255");
+  EXPECT_EQ(CastTo(DType::kU8, f32, 1e9), "255");
+  EXPECT_EQ(CastTo(DType::kU8, f32, 3, {Rescale{1.5, -6}}), "0");
+  EXPECT_EQ(CastTo(DType::kI32, f32, -7.9), "-7");
+  EXPECT_EQ(CastTo(DType::kI32, f32, 16777215), "16777215");
+  EXPECT_THAT(CastTo(DType::kI32, f32, 16777216),
+              HasSubstr("TypeCast: column 'x' is 16777216 in float32, which does not have all whole numbers from "));
+  EXPECT_THAT(CastTo(DType::kI64, f32, -3e9), HasSubstr("column 'x' is -3000000000 in float32"));
+  EXPECT_THAT(CastTo(DType::kI32, f32, std::nan("")), HasSubstr("column 'x' is NaN, expected a number for int32"));
+  EXPECT_THAT(CastTo(DType::kI32, i64, 4294967301),
+              HasSubstr("column 'x' is 4294967301, expected -2147483648 to 2147483647 of int32"));
+  EXPECT_THAT(CastTo(DType::kU8, i64, -1), HasSubstr("column 'x' is -1, expected 0 to 255 of uint8"));
 }
 
 // Two columns of pixels, one the other's copy.

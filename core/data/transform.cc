@@ -1,9 +1,13 @@
 #include "core/data/transform.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 namespace mslua::data {
 namespace {
@@ -22,6 +26,37 @@ bool IsImage(const TensorType& type) { return type.rank() == 3 && type.shape[2] 
 bool ComesInPlanes(const TensorType& type) {
   const auto channels = [](int64_t n) { return n == 1 || n == 3 || n == 4; };
   return type.rank() == 3 && channels(type.shape[0]) && type.shape[1] > 1 && type.shape[2] > 4;
+}
+
+// The least and the largest number of an integer type; of int64 those that a double holds.
+std::pair<double, double> RangeOf(DType integer) {
+  if (integer == DType::kU8) return {0, 255};
+  if (integer == DType::kI32) return {std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
+  return {-0x1p63, 0x1p63 - 1024};
+}
+
+// `value`, a number of type `from`, as TypeCast makes it one of type `to`.
+StatusOr<double> Cast(double value, DType from, DType to) {
+  // From here on, not every whole number is one of these types: another one may have been meant.
+  const double exact = from == DType::kF32 ? 0x1p24 : 0x1p53;
+  if (!IsInteger(to)) {
+    alignas(8) char stored[8];
+    StoreDouble(to, stored, 0, value);
+    return LoadAsDouble(to, stored, 0);
+  }
+  const auto [least, largest] = RangeOf(to);
+  if (std::isnan(value)) return absl::InvalidArgumentError(absl::StrCat("NaN, expected a number for ", LongName(to)));
+  if (IsInteger(from) && (value < least || value > largest)) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%.0f, expected %.0f to %.0f of %s", value, least, largest, LongName(to)));
+  }
+  if (to != DType::kU8 && std::isfinite(value) && std::abs(value) >= exact) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%.0f in %s, which does not have all whole numbers from %.0f on; give the column as %s, such as "
+        "ms.Tensor(values, ms.%s)",
+        value, LongName(from), exact, LongName(to), LongName(to)));
+  }
+  return std::trunc(std::min(std::max(value, least), largest));
 }
 
 }  // namespace
@@ -149,16 +184,21 @@ Status ColumnChain::ApplyNumbers(const RawColumn& raw, void* out) const {
   for (int64_t i = 0; i < n; ++i) {
     double value = LoadAsDouble(raw.type.dtype, raw.data, i), elsewhere = 0;
     int64_t place = 0;
+    DType type = raw.type.dtype;
     for (const Transform& transform : transforms_) {
       if (const auto* rescale = std::get_if<Rescale>(&transform)) {
+        type = DType::kF32;
         value = value * rescale->scale + rescale->shift;
         elsewhere = elsewhere * rescale->scale + rescale->shift;
       } else if (const auto* cast = std::get_if<TypeCast>(&transform)) {
         for (double* v : {&value, &elsewhere}) {
-          alignas(8) char stored[8];
-          StoreDouble(cast->dtype, stored, 0, *v);
-          *v = LoadAsDouble(cast->dtype, stored, 0);
+          const StatusOr<double> made = Cast(*v, type, cast->dtype);
+          if (!made.ok())
+            return absl::InvalidArgumentError(
+                absl::StrCat("TypeCast: column '", name_, "' is ", made.status().message()));
+          *v = *made;
         }
+        type = cast->dtype;
       } else if (const auto* one_hot = std::get_if<OneHot>(&transform)) {
         if (value < 0 || value >= static_cast<double>(one_hot->num_classes)) {
           return absl::InvalidArgumentError(absl::StrCat("OneHot: column '", name_, "' is ", value, ", expected 0..",

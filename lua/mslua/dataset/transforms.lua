@@ -5,7 +5,9 @@ local Transform = require "mslua.dataset.transform"
 
 local M = {}
 
---- Converts to another element type; to an integer type values are rounded towards zero.
+--- Converts to another element type. To an integer type, floats are rounded towards zero, and those beyond its range
+--- become its least or largest number; NaN, an integer beyond the range, and a float32 from 2^24 on, which may stand
+--- for another integer, are errors.
 M.TypeCast = Transform.define("TypeCast", {
   { "output_type", "string", required = true, choices = errors.names(dtypes), doc = "the type of the result" },
 }, function(a) return { kind = "type_cast", dtype = a.output_type } end)
