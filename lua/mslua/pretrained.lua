@@ -528,20 +528,45 @@ local function split(tensors, most)
   return shards, total
 end
 
+-- Names of the shards that the index of a folder lists; {} where there is none.
+local function listed_shards(dir)
+  local names, path = {}, dir .. "/" .. INDEX
+  for _, file in pairs(files.is_file(path) and core.read_json(path).weight_map or {}) do
+    if tostring(file):match "^model%-%d+%-of%-%d+%.safetensors$" then names[file] = true end
+  end
+  return names
+end
+
 local function write_tensors(dir, tensors, most)
   local shards, total = split(tensors, most)
-  local map = {}
+  local map, earlier = {}, listed_shards(dir)
   for i, names in ipairs(shards) do
     local file = #shards == 1 and SINGLE or ("model-%05d-of-%05d.safetensors"):format(i, #shards)
     local values = {}
     for _, name in ipairs(names) do values[name], map[name] = tensors[name], file end
     core.save_checkpoint(dir .. "/" .. file, values, { format = "pt" })
+    earlier[file] = nil
   end
   if #shards > 1 then
     M.write_json(dir .. "/" .. INDEX, { metadata = { total_size = total }, weight_map = map })
     os.remove(dir .. "/" .. SINGLE)
   else
     os.remove(dir .. "/" .. INDEX)
+  end
+  for file in pairs(earlier) do os.remove(dir .. "/" .. file) end
+end
+
+-- transformers reads the number of classes from the names of the labels. Those of the folder that the network came from
+-- stay where there are as many.
+local function name_labels(config)
+  local classes, named = config.num_labels, 0
+  config.num_labels = nil
+  for _ in pairs(config.id2label or {}) do named = named + 1 end
+  if not classes or named == classes then return end
+  config.id2label, config.label2id = {}, {}
+  for k = 0, classes - 1 do
+    config.id2label[tostring(k)] = "LABEL_" .. k
+    config.label2id["LABEL_" .. k] = k
   end
 end
 
@@ -555,7 +580,12 @@ local function write_network(family, net, dir, tensors, dtype, a)
   for key, v in pairs(from and from.config or {}) do
     if config[key] == nil then config[key] = v end
   end
-  if not family.architectures then config.model_type, config.torch_dtype = family.model_type, a.dtype or dtype end
+  name_labels(config)
+  if not family.architectures then
+    local key = config.dtype ~= nil and "dtype" or "torch_dtype"  -- newer versions of transformers write `dtype`
+    config.dtype, config.torch_dtype = nil, nil
+    config.model_type, config[key] = family.model_type, a.dtype or dtype
+  end
   M.write_json(dir .. "/config.json", config)
   write_tensors(dir, tensors, a.shard_bytes)
   if from then M.copy_companions(from.folder, dir) end

@@ -112,4 +112,27 @@ check.case("other types", function()
   check.fails([[expected one of "float32", "bfloat16"]], ms.from_pretrained, "gpt", { dtype = "float16" })
 end)
 
+check.case("config.json names the labels and one type; shards of before are removed", function()
+  local function text(name) return read("again/" .. name) end
+  os.execute "mkdir -p again"
+  local net = Vit(vit)
+  ms.save_pretrained(net, "again", { shard_bytes = 3000 })
+  local config = text "config.json"
+  check.equal(config:match '"id2label": {%s*"0": "LABEL_0",%s*"1": "LABEL_1",%s*"2": "LABEL_2"%s*}' ~= nil, true)
+  check.equal(config:match '"label2id": {%s*"LABEL_0": 0,' ~= nil, true)
+  local last = text "model.safetensors.index.json":match "model%-%d+%-of%-(%d+)%.safetensors"
+  local shard = ("model-%s-of-%s.safetensors"):format(last, last)
+  check.equal(#text(shard) > 0, true)
+  -- A folder as newer versions of transformers write it.
+  local file = assert(io.open("again/config.json", "w"))
+  file:write((config:gsub('"torch_dtype"', '"dtype"'):gsub("LABEL_1", "dog")))
+  file:close()
+  ms.save_pretrained(ms.from_pretrained "again", "again", { dtype = "bfloat16" })
+  local written = text "config.json"
+  check.equal({ written:match '"dtype": "(%w+)"', written:match "torch_dtype" == nil, written:match '"1": "(%w+)"' },
+    { "bfloat16", true, "dog" })
+  check.equal(io.open("again/" .. shard), nil)
+  check.equal(io.open "again/model.safetensors.index.json", nil)
+end)
+
 check.done()

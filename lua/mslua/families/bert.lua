@@ -70,6 +70,7 @@ return {
       num_hidden_layers = c.layers, num_attention_heads = c.heads, hidden_size = c.dim, intermediate_size = c.hidden,
       type_vocab_size = c.segments, hidden_dropout_prob = c.dropout, attention_probs_dropout_prob = 0,
       layer_norm_eps = c.epsilon, hidden_act = c.activation, position_embedding_type = "absolute",
+      num_labels = c.head == "classifier" and c.classes or nil,
     }
   end,
 }

@@ -56,6 +56,7 @@ return {
       patch_size = c.patch, num_channels = c.channels, num_hidden_layers = c.layers, num_attention_heads = c.heads,
       hidden_size = c.dim, intermediate_size = c.hidden, hidden_dropout_prob = c.dropout,
       attention_probs_dropout_prob = 0, layer_norm_eps = c.epsilon, hidden_act = c.activation, qkv_bias = true,
+      num_labels = c.classes > 0 and c.classes or nil,
     }
   end,
 }
