@@ -422,9 +422,9 @@ static void NoteWhatCounts(DatasetHandle& dataset, const data::Pipeline& pipelin
                       "ms.communication.get_rank(); function(i) with length is shared among the ranks"));
   }
   if (pipeline.left_out() > 0) {
-    note(absl::StrCat(pipeline.left_out(), " samples that fill no batch",
+    note(absl::StrCat("samples that fill no batch",
                       dataset.Divided() ? absl::StrCat(" of all ", dataset.feeds, " ranks") : "",
-                      " are left out: with drop_remainder = false all count"));
+                      " are left out: ", pipeline.left_out(), " of ", size, "; with drop_remainder = false all count"));
   }
 }
 

@@ -168,6 +168,54 @@ def main():
             file.write(RECIPE.replace("return ms.recipe {", "metrics = %s\nreturn ms.recipe {" % metrics))
         out = run("train", "bad.lua", code=2)
         check(says in out, (metrics, out))
+    check_notes()
+
+
+# Datasets that ranks do not share by themselves; 13 samples.
+READERS = """
+local ms = require "mslua"
+local p = ms.params { eval = "shared", shards = "shared" }
+local rank, ranks = ms.communication.get_rank(), ms.communication.get_group_size()
+local function value(i) if i <= 13 then return i + 0.0 end end
+local function dataset(kind)
+  local options = { length = 13 }
+  if kind == "parts" then options.num_shards, options.shard_id = ranks, rank end
+  if kind == "same" then options.num_shards, options.shard_id = ranks, 0 end
+  local source = value
+  if kind == "iterator" then
+    options = {}
+    source = function()
+      local i = 0
+      return function() i = i + 1 return value(i) end
+    end
+  end
+  return ms.dataset.GeneratorDataset(source, { "x" }, options):batch(4, { drop_remainder = kind == "dropped" })
+end
+local Net = ms.nn.Cell:extend "Net"
+function Net:init() self.w = self:parameter("w", { 1 }, "ones") end
+function Net:rows(x) return x * self.w end
+function Net:construct(x) return (self:rows(x)):mean() end
+return ms.recipe { name = "readers", network = function() return Net() end,
+  dataset = function() return dataset(p.shards) end, eval_dataset = function() return dataset(p.eval) end, optimizer = ms.nn.SGD { learning_rate = 0.0 },
+  parallel = { parallel_mode = "data_parallel", gradients_mean = true } }
+"""
+
+
+def check_notes():
+    """What depends on the number of ranks is said."""
+    with open("readers.lua", "w", encoding="utf-8") as file:
+        file.write(READERS)
+    for ranks, given, says in (
+            (1, "eval=parts", ""), (2, "eval=shared", ""),
+            (2, "eval=parts", "eval: 1 of 13 samples count twice, since num_shards = 2 makes parts of equal length"),
+            (2, "eval=iterator", "eval: each of 2 ranks runs the iterator whole: a sample counts 2 times"),
+            (1, "eval=dropped", "eval: samples that fill no batch are left out: 1 of 13;"),
+            (2, "shards=same", "the parts of the dataset are not one for each of 2 ranks")):
+        done = subprocess.run([MSLUA, "train", "readers.lua", "--max-steps", "1", "-n", str(ranks), given],
+                              env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
+        check(done.returncode == 0, done)
+        notes = [line for line in done.stderr.splitlines() if "note: eval: " in line or "note: the parts " in line]
+        check(says in "\n".join(notes) if says else not notes, (ranks, given, done))
 
 
 main()
