@@ -39,7 +39,7 @@ def test_commands():
           text.count('"phase"') == 1 and "phase" in written and ".detach" in text, text)
     text, code = attach("error 'not here'", ".status", rw=False)
     check("Lua that fails is the last",
-          code == 2 and "mslua: error: stdin:1: not here" in text and " run" not in text, text)
+          code == 2 and "mslua: error: not here" in text and " run" not in text, text)
     for line in ("20 + 1", ".mode csv", ".quit"):
         text, code = attach(line, rw=False, more=["--json"])
         check("--json takes commands of the job", code == 2 and

@@ -196,7 +196,8 @@ function Net:init() self.w = self:parameter("w", { 1 }, "ones") end
 function Net:rows(x) return x * self.w end
 function Net:construct(x) return (self:rows(x)):mean() end
 return ms.recipe { name = "readers", network = function() return Net() end,
-  dataset = function() return dataset(p.shards) end, eval_dataset = function() return dataset(p.eval) end, optimizer = ms.nn.SGD { learning_rate = 0.0 },
+  dataset = function() return dataset(p.shards) end, eval_dataset = function() return dataset(p.eval) end,
+  optimizer = ms.nn.SGD { learning_rate = 0.0 },
   parallel = { parallel_mode = "data_parallel", gradients_mean = true } }
 """
 
