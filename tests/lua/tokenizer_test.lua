@@ -84,13 +84,15 @@ case("conversations follow the known templates", function()
 end)
 
 case("a template that appends no text is an error at its line", function()
+  local function chat(template)
+    tokenizer("{}"):chat { messages = { { role = "user", content = "x" } }, template = folder .. "/" .. template }
+  end
   put("none.lua", "return function(messages, chat)\n  chat.text(messages[1].content)\n"
     .. "  chat.template(chat.roles.eos)\nend")
   fails("none.lua:3: chat.template: expected a text, got nil; chat.roles has only what the tokenizer's files say",
-    function() tokenizer("{}"):chat { messages = { { role = "user", content = "x" } }, template = "none.lua" } end)
+    function() chat "none.lua" end)
   put("number.lua", "return function(messages, chat)\n  chat.text(3)\nend")
-  fails("number.lua:2: chat.text: expected a text, got 3",
-    function() tokenizer("{}"):chat { messages = { { role = "user", content = "x" } }, template = "number.lua" } end)
+  fails("number.lua:2: chat.text: expected a text, got 3", function() chat "number.lua" end)
 end)
 
 case("a conversation without a known template is an error that shows it", function()
