@@ -4,8 +4,8 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "core/base/hash.h"
+#include "core/base/text.h"
 
 namespace mslua {
 
@@ -38,12 +38,8 @@ Status CompareUnsaved(double saved, double here, const std::string& path,
     if (!parameters[i]->saved) unsaved.push_back(names[i]);
   }
   std::sort(unsaved.begin(), unsaved.end());
-  constexpr size_t kNamed = 3;
-  const size_t more = unsaved.size() - std::min(unsaved.size(), kNamed);
-  unsaved.resize(unsaved.size() - more);
   return absl::FailedPreconditionError(
-      absl::StrCat(path, " leaves out the values of ", absl::StrJoin(unsaved, ", "),
-                   more > 0 ? absl::StrCat(" and ", more, " more") : "",
+      absl::StrCat(path, " leaves out the values of ", SomeOf(unsaved, 3),
                    " (saved = false), and was saved with other ones than are here: give the same (`weights` of the "
                    "recipe, or its seed); what training changes needs saved = true"));
 }

@@ -363,10 +363,7 @@ std::string CellsOf(const Graph& graph) {
     const std::string cell(scope.substr(0, scope.find('/')));
     if (std::find(cells.begin(), cells.end(), cell) == cells.end()) cells.push_back(cell);
   }
-  constexpr size_t kShown = 8;
-  const size_t more = cells.size() - std::min(cells.size(), kShown);
-  cells.resize(cells.size() - more);
-  return absl::StrCat(absl::StrJoin(cells, ", "), more > 0 ? absl::StrCat(" and ", more, " more") : "");
+  return SomeOf(cells, 8);
 }
 
 // The stages of a pipeline, and the most that one of them is predicted to work in a step.

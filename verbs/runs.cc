@@ -22,6 +22,7 @@
 #include "core/base/atomic_file.h"
 #include "core/base/exit_code.h"
 #include "core/base/printable.h"
+#include "core/base/text.h"
 #include "core/files/file_lock.h"
 #include "train/json_string.h"
 #include "train/run_folder.h"
@@ -201,14 +202,10 @@ bool Confirm(const std::vector<std::string>& folders) {
 
 // Refuses a folder in which there is more than its run.
 Status CheckOnlyARun(const std::string& folder) {
-  constexpr size_t kShown = 5;
-  std::vector<std::string> others = BesideRun(folder);
+  const std::vector<std::string> others = BesideRun(folder);
   if (others.empty()) return absl::OkStatus();
-  const size_t more = others.size() - std::min(others.size(), kShown);
-  others.resize(others.size() - more);
   return absl::InvalidArgumentError(
-      absl::StrCat(folder, " holds more than its run: ", absl::StrJoin(others, ", "),
-                   more > 0 ? absl::StrCat(" and ", more, " more") : "",
+      absl::StrCat(folder, " holds more than its run: ", SomeOf(others, 5),
                    "; move it to another place first, or remove the folder with rm -r; nothing was removed"));
 }
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace mslua {
 
@@ -48,6 +49,12 @@ std::string Closest(std::string_view name, const std::vector<std::string>& candi
 std::string DidYouMean(std::string_view name, const std::vector<std::string>& candidates) {
   const std::string best = Closest(name, candidates);
   return best.empty() ? "" : absl::StrCat(" (did you mean '", best, "'?)");
+}
+
+std::string SomeOf(const std::vector<std::string>& names, size_t most) {
+  const size_t shown = std::min(names.size(), most);
+  const std::string text = absl::StrJoin(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", ");
+  return shown == names.size() ? text : absl::StrCat(text, " and ", names.size() - shown, " more");
 }
 
 }  // namespace mslua

@@ -1,4 +1,4 @@
-// Text for people: how far two names are apart, and what a mistyped one was meant to be.
+// Text for people: how far two names are apart, what a mistyped one was meant to be, and lists of names.
 #pragma once
 
 #include <string>
@@ -17,5 +17,8 @@ std::string Closest(std::string_view name, const std::vector<std::string>& candi
 
 // " (did you mean 'epochs'?)" for 'epohcs', ready to end a message; empty when no candidate is near.
 std::string DidYouMean(std::string_view name, const std::vector<std::string>& candidates);
+
+// "a, b and 3 more": at most `most` of the names.
+std::string SomeOf(const std::vector<std::string>& names, size_t most);
 
 }  // namespace mslua

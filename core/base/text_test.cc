@@ -32,5 +32,11 @@ TEST(Text, DidYouMeanIsSilentWhenNothingIsNear) {
   EXPECT_EQ(DidYouMean(std::string(100000, 'a'), {"a"}), "");
 }
 
+TEST(Text, SomeOfCountsWhatItLeavesOut) {
+  EXPECT_EQ(SomeOf({}, 2), "");
+  EXPECT_EQ(SomeOf({"a", "b"}, 2), "a, b");
+  EXPECT_EQ(SomeOf({"a", "b", "c", "d"}, 2), "a, b and 2 more");
+}
+
 }  // namespace
 }  // namespace mslua
