@@ -77,22 +77,25 @@ bool IsNumber(absl::string_view text) {
 
 }  // namespace
 
-bool IsNameOfRun(const std::string& name) {
-  static constexpr absl::string_view kNames[] = {kRunCheckpoints,  kRunMetrics,
-                                                 kRunMatrices,     kRunSamples,
-                                                 kRunEvents,       kRunLock,
-                                                 kRunOutcome,      kRunTraces,
-                                                 kRunPictures,     kSummaries,
-                                                 kSummaryPictures, "config.lua",
-                                                 "attach",         checkpoint::kCheckpointDirectoryFile};
-  if (std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames)) return true;
-  absl::string_view rest = name;
-  if (absl::StartsWith(rest, kRunTensorBoard) || checkpoint::IsCompanionName(rest) || IsTemporaryName(rest))
+bool IsSharedRecord(absl::string_view name) {
+  return name == kRunMetrics || name == kRunMatrices || name == kRunEvents || name == kSummaries ||
+         name == kRunSamples || absl::StartsWith(name, kRunTensorBoard);
+}
+
+bool IsBesideRecords(absl::string_view name) {
+  return name == kRunTraces || name == kRunPictures || name == kSummaryPictures;
+}
+
+bool IsNameOfRun(absl::string_view name) {
+  static constexpr absl::string_view kOthers[] = {
+      kRunCheckpoints, checkpoint::kCheckpointDirectoryFile, kRunLock, kRunOutcome, "config.lua", "attach"};
+  if (IsSharedRecord(name) || IsBesideRecords(name) || checkpoint::IsCompanionName(name) || IsTemporaryName(name) ||
+      std::find(std::begin(kOthers), std::end(kOthers), name) != std::end(kOthers))
     return true;
-  if (absl::ConsumePrefix(&rest, kRunEarlier)) return IsNumber(rest);
-  if (!absl::ConsumePrefix(&rest, "rank_")) return false;
+  if (absl::ConsumePrefix(&name, kRunEarlier)) return IsNumber(name);
+  if (!absl::ConsumePrefix(&name, "rank_")) return false;
   for (const char* const ending : {kRunLog, kRunLaunch, kRunCrash}) {
-    if (absl::ConsumeSuffix(&rest, ending)) return IsNumber(rest);
+    if (absl::ConsumeSuffix(&name, ending)) return IsNumber(name);
   }
   return false;
 }

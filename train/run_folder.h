@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "core/base/status.h"
 
 namespace mslua {
@@ -28,8 +29,12 @@ inline constexpr char kRunTensorBoard[] = "events.out.tfevents.", kRunTraces[] =
 //   {"state":"done","step":20}   "stopped": by a user or a signal; "failed": with "cause"
 inline constexpr char kRunLock[] = "lock", kRunOutcome[] = "outcome.json";
 
+// Whether a training has a record of this name, one of those that one rank writes for all: what it did and measured.
+bool IsSharedRecord(absl::string_view name);
+// Whether it has something else of this name that one rank writes for all and that goes with the records.
+bool IsBesideRecords(absl::string_view name);
 // Whether a training writes a file or a folder of this name into its folder.
-bool IsNameOfRun(const std::string& name);
+bool IsNameOfRun(absl::string_view name);
 
 // The rule for `last` in every verb that reads run folders (`mslua help last`): the run of `recipe` (of any, when
 // empty) under runs/ that wrote `part` of its folder most recently; a folder of checkpoints counts when there is one in

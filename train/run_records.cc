@@ -35,15 +35,12 @@ bool IsOfRank(absl::string_view name, RecordsOwner owner, std::initializer_list<
 }
 
 bool IsRecord(const std::string& name, RecordsOwner owner) {
-  const bool shared = name == kRunMetrics || name == kRunMatrices || name == kRunEvents || name == kSummaries ||
-                      name == kRunSamples || absl::StartsWith(name, kRunTensorBoard);
-  return (owner.first && shared) || IsOfRank(name, owner, {kRunLog});
+  return (owner.first && IsSharedRecord(name)) || IsOfRank(name, owner, {kRunLog});
 }
 
 // What goes with the records and is none.
-bool IsBesideRecords(const std::string& name, RecordsOwner owner) {
-  const bool shared = name == kRunTraces || name == kRunPictures || name == kSummaryPictures;
-  return (owner.first && shared) || IsOfRank(name, owner, {kRunLaunch, kRunCrash});
+bool GoesWithRecords(const std::string& name, RecordsOwner owner) {
+  return (owner.first && IsBesideRecords(name)) || IsOfRank(name, owner, {kRunLaunch, kRunCrash});
 }
 
 // Paths of the records that are there.
@@ -75,7 +72,7 @@ StatusOr<bool> MoveRecords(const std::string& folder, const std::string& earlier
   if (paths.empty()) return false;
   ASSIGN_OR_RETURN(const std::vector<std::string> names, data::ListFolder(folder));
   for (const std::string& name : names) {
-    if (IsBesideRecords(name, owner)) paths.push_back(absl::StrCat(folder, "/", name));
+    if (GoesWithRecords(name, owner)) paths.push_back(absl::StrCat(folder, "/", name));
   }
   const std::string to = absl::StrCat(folder, "/", earlier);
   RETURN_IF_ERROR(MakeFolders(to));
