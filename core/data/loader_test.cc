@@ -395,6 +395,7 @@ TEST(LoaderTest, CastsToIntegersHaveOneRule) {
   EXPECT_EQ(CastTo(DType::kU8, f32, 3, {Rescale{1.5, -6}}), "0");
   EXPECT_EQ(CastTo(DType::kI32, f32, -7.9), "-7");
   EXPECT_EQ(CastTo(DType::kI32, f32, 16777215), "16777215");
+  EXPECT_EQ(CastTo(DType::kI64, i64, 0x1p53), "9007199254740992");  // its own type
   EXPECT_THAT(CastTo(DType::kI32, f32, 16777216),
               HasSubstr("TypeCast: column 'x' is 16777216 in float32, which does not have all whole numbers from "));
   EXPECT_THAT(CastTo(DType::kI64, f32, -3e9), HasSubstr("column 'x' is -3000000000 in float32"));

@@ -37,8 +37,6 @@ std::pair<double, double> RangeOf(DType integer) {
 
 // `value`, a number of type `from`, as TypeCast makes it one of type `to`.
 StatusOr<double> Cast(double value, DType from, DType to) {
-  // From here on, not every whole number is one of these types: another one may have been meant.
-  const double exact = from == DType::kF32 ? 0x1p24 : 0x1p53;
   if (!IsInteger(to)) {
     alignas(8) char stored[8];
     StoreDouble(to, stored, 0, value);
@@ -50,6 +48,8 @@ StatusOr<double> Cast(double value, DType from, DType to) {
     return absl::InvalidArgumentError(
         absl::StrFormat("%.0f, expected %.0f to %.0f of %s", value, least, largest, LongName(to)));
   }
+  // From here on, not every whole number is one of these types: another one may have been meant.
+  const double exact = from == DType::kF32 ? 0x1p24 : 0x1p53;
   if (to != DType::kU8 && std::isfinite(value) && std::abs(value) >= exact) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "%.0f in %s, which does not have all whole numbers from %.0f on; give the column as %s, such as "
@@ -57,6 +57,20 @@ StatusOr<double> Cast(double value, DType from, DType to) {
         value, LongName(from), exact, LongName(to), LongName(to)));
   }
   return std::trunc(std::min(std::max(value, least), largest));
+}
+
+// The transforms of numbers of type `type` without casts to the type that they have there: such numbers stay as they
+// are, an int64 that no double holds as well.
+std::vector<Transform> WithoutCastsToItself(std::vector<Transform> transforms, DType type) {
+  std::vector<Transform> rest;
+  for (Transform& transform : transforms) {
+    const auto* cast = std::get_if<TypeCast>(&transform);
+    if (cast != nullptr && cast->dtype == type) continue;
+    if (cast != nullptr) type = cast->dtype;
+    if (std::holds_alternative<Rescale>(transform)) type = DType::kF32;
+    rest.push_back(std::move(transform));
+  }
+  return rest;
 }
 
 }  // namespace
@@ -119,7 +133,8 @@ StatusOr<ColumnChain> ColumnChain::Make(const Column& column, std::vector<Transf
     chain.out_ = image.out();
     chain.image_ = std::make_shared<const ImageChain>(std::move(image));
   }
-  chain.transforms_ = std::move(transforms);
+  chain.transforms_ =
+      chain.image_ == nullptr ? WithoutCastsToItself(std::move(transforms), column.type.dtype) : std::move(transforms);
   return chain;
 }
 
