@@ -314,9 +314,10 @@ TEST_F(TrainingTest, WhatWasMeasuredComesBackAtEveryStep) {
   }
 }
 
-// max_steps may end a training at the end of an epoch, which comes in that training, and once more in the one that goes
-// on from the checkpoint of the epoch's last step; elsewhere the evaluation of its end changes nothing of what follows.
-TEST_F(TrainingTest, ATrainingGoesOnWhereMaxStepsHasEndedIt) {
+// max_steps may end a training at the end of an epoch, which comes in that training, and once more in the one that
+// resumes from the checkpoint of the epoch's last step; elsewhere the evaluation of its end changes nothing of what
+// follows.
+TEST_F(TrainingTest, ATrainingResumesWhereMaxStepsHasEndedIt) {
   for (const Watching& watching : kWatching) {
     SCOPED_TRACE(absl::StrCat(watching.monitor, ", every ", watching.every_epochs, " epochs, every ",
                               watching.every_steps, " steps"));
