@@ -13,6 +13,7 @@
 #include "lua/optimizer_lua.h"
 #include "lua/options.h"
 #include "lua/schedule_lua.h"
+#include "train/notice.h"
 
 namespace mslua {
 
@@ -399,18 +400,10 @@ Status Read(lua_State* L, Session& session, TrainingSpec* t) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-StatusOr<std::shared_ptr<TrainingSpec>> ReadTrainingSpec(lua_State* L, Session& session) {
-  auto spec = std::make_shared<TrainingSpec>();
-  RETURN_IF_ERROR(Read(L, session, spec.get()));
-  return spec;
-}
-
 // Says, once for a dataset, where an evaluation does not count every sample once.
-static void NoteWhatCounts(DatasetHandle& dataset, const data::Pipeline& pipeline) {
+void NoteWhatCounts(DatasetHandle& dataset, const data::Pipeline& pipeline) {
   if (std::exchange(dataset.noted, true)) return;
-  const auto note = [](const std::string& text) { std::fprintf(stderr, "mslua: note: eval: %s\n", text.c_str()); };
+  const auto note = [](const std::string& text) { PrintNote(absl::StrCat("eval: ", text)); };
   const int64_t shards = dataset.description.sharding().num_shards, size = pipeline.source_size();
   if (shards > 0 && dataset.feeds > 1 && size % shards != 0) {
     note(absl::StrCat(shards - size % shards, " of ", size, " samples count twice, since num_shards = ", shards,
@@ -426,6 +419,14 @@ static void NoteWhatCounts(DatasetHandle& dataset, const data::Pipeline& pipelin
                       dataset.Divided() ? absl::StrCat(" of all ", dataset.feeds, " ranks") : "",
                       " are left out: ", pipeline.left_out(), " of ", size, "; with drop_remainder = false all count"));
   }
+}
+
+}  // namespace
+
+StatusOr<std::shared_ptr<TrainingSpec>> ReadTrainingSpec(lua_State* L, Session& session) {
+  auto spec = std::make_shared<TrainingSpec>();
+  RETURN_IF_ERROR(Read(L, session, spec.get()));
+  return spec;
 }
 
 StatusOr<TrainingData> OpenEval(Session& session, DatasetHandle& dataset) {
