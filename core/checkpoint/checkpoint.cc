@@ -11,6 +11,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -61,16 +62,17 @@ bool ParseName(absl::string_view name, CheckpointName* out) {
          ParseCount(numbers.substr(bar + 1), &out->step);
 }
 
-// Whether a checkpoint's folder may have an entry of this name.
-bool IsNameInCheckpoint(const std::string& name) {
+// Whether a checkpoint's folder may have an entry of this name, beside the companions of the one that is saved.
+bool IsNameInCheckpoint(const std::string& name, const Companions& companions) {
   absl::string_view rest = name;
   int64_t rank = 0;
   if (absl::ConsumePrefix(&rest, "rank_") && absl::ConsumeSuffix(&rest, ".safetensors")) return ParseCount(rest, &rank);
-  return name == kManifestName || IsCompanionName(name) || IsTemporaryName(name);
+  if (name == kManifestName || IsCompanionName(name) || IsTemporaryName(name)) return true;
+  return companions != nullptr && absl::c_any_of(*companions, [&](const auto& file) { return file.first == name; });
 }
 
 // INVALID_ARGUMENT where saving a checkpoint at `path` would delete what is no checkpoint. An empty folder may go.
-Status CheckReplaceable(const std::string& path) {
+Status CheckReplaceable(const std::string& path, const Companions& companions) {
   struct stat st;
   if (stat(path.c_str(), &st) != 0) return absl::OkStatus();
   const std::string fix = "; give a path where nothing is, or move what is there away";
@@ -83,7 +85,8 @@ Status CheckReplaceable(const std::string& path) {
     const std::string name = it->path().filename().string();
     empty = false;
     manifest = manifest || name == kManifestName;
-    if ((!IsNameInCheckpoint(name) || IsFolder(it->path().string())) && (other.empty() || name < other)) other = name;
+    const bool own = IsNameInCheckpoint(name, companions) && !IsFolder(it->path().string());
+    if (!own && (other.empty() || name < other)) other = name;
   }
   if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot list ", path));
   if (empty || (manifest && other.empty())) return absl::OkStatus();
@@ -233,8 +236,9 @@ bool IsCompanionName(absl::string_view name) {
                                           "vocab.json",
                                           "merges.txt",
                                           "vocab.txt",
-                                          "tokenizer.model"};
-  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames) || absl::EndsWith(name, ".tiktoken");
+                                          "tokenizer.model",
+                                          "spiece.model"};
+  return absl::c_linear_search(kNames, name) || absl::EndsWith(name, ".tiktoken");
 }
 
 bool NamesOneCheckpoint(const std::string& path) {
@@ -321,7 +325,7 @@ StatusOr<Manifest> WritePart(const std::string& folder, int rank, const std::vec
 }
 
 StatusOr<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Create(const std::string& path, Companions companions) {
-  RETURN_IF_ERROR(CheckReplaceable(path));
+  RETURN_IF_ERROR(CheckReplaceable(path, companions));
   auto writer = std::make_unique<CheckpointWriter>();
   writer->path_ = path;
   writer->companions_ = std::move(companions);

@@ -66,12 +66,13 @@ struct ShardData {
 
 // Files that a checkpoint's folder has beside its own, such as a tokenizer's: names and contents. Null: none.
 using Companions = std::shared_ptr<const std::vector<std::pair<std::string, std::string>>>;
-// Whether such a file has this name.
+// Whether this is a usual name of such a file (core/text/formats). A user may give a tokenizer's file another one.
 bool IsCompanionName(absl::string_view name);
 
 // Saves whole tensors from one rank; the folder above `path` must exist. On an error (a full disk: RESOURCE_EXHAUSTED)
-// a checkpoint that was at `path` is as it was, and nothing else is left. A checkpoint or an empty folder at `path` is
-// replaced; anything else there is INVALID_ARGUMENT and stays, as with CheckpointWriter::Create.
+// a checkpoint that was at `path` is as it was, and nothing else is left. A checkpoint, with `companions` or others of
+// a usual name, or an empty folder at `path` is replaced; anything else there is INVALID_ARGUMENT and stays, as with
+// CheckpointWriter::Create.
 Status SaveCheckpoint(const std::string& path, const RunState& run, const std::vector<TensorData>& tensors,
                       const Companions& companions = nullptr);
 

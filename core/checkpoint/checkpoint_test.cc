@@ -384,7 +384,8 @@ TEST_F(CheckpointTest, PartsOfRanksBecomeOneFileOrStay) {
 // A tokenizer's files, say.
 TEST_F(CheckpointTest, CompanionsLieInTheFolder) {
   using Files = std::vector<std::pair<std::string, std::string>>;
-  const Companions companions = std::make_shared<const Files>(Files{{"tokenizer.json", "{}"}, {"vocab.txt", "a\n"}});
+  const Companions companions =
+      std::make_shared<const Files>(Files{{"tokenizer.json", "{}"}, {"vocab.txt", "a\n"}, {"mine.json", "{}"}});
   const auto check = [&](const std::string& path) {
     EXPECT_TRUE(VerifyCheckpoint(path).ok());
     for (const auto& [name, content] : *companions) {
@@ -398,6 +399,10 @@ TEST_F(CheckpointTest, CompanionsLieInTheFolder) {
   const std::vector<ShardData> shards = {{"w", DType::kF32, w_.data(), {{4, 6}, {0, 0}, {4, 6}}}};
   ASSERT_TRUE(writer->CommitWhole(Run(), {*WritePart(writer->folder(), 0, shards)}).ok());
   check(At("net-2_18.ckpt"));
+  // Whatever their names are, they are replaced with the checkpoint.
+  ASSERT_TRUE(SaveCheckpoint(At("net-2_17.ckpt"), Run(), Tensors(), companions).ok());
+  check(At("net-2_17.ckpt"));
+  EXPECT_THAT(SaveCheckpoint(At("net-2_17.ckpt"), Run(), Tensors()).message(), HasSubstr("with mine.json, which no"));
 }
 
 }  // namespace
