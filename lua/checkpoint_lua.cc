@@ -154,9 +154,8 @@ StatusOr<int> SeedOf(lua_State* L, Session& session) {
   const auto find = [&]() -> StatusOr<std::string> {
     const auto place = named.Place();
     if (!place.ok()) return std::string();
-    const auto from = checkpoint::LoadCheckpoint(*place);
-    if (!from.ok() || (*from)->manifest().run.step == 0) return std::string();
-    return absl::StrCat((*from)->manifest().run.seed);
+    const auto run = checkpoint::RunOf(*place);
+    return run.ok() && run->step > 0 ? absl::StrCat(run->seed) : std::string();
   };
   ASSIGN_OR_RETURN(const std::string text, TextOfFirstRank(named.together, find, "the checkpoint's seed"));
   int64_t seed = 0;
@@ -167,7 +166,7 @@ StatusOr<int> SeedOf(lua_State* L, Session& session) {
   return 1;
 }
 
-// core.load_named(word, recipe, directory or nil, together): values, path, step
+// core.load_named(word, recipe, directory or nil, together): values, path, step, unsaved, seed
 StatusOr<int> LoadNamed(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const Named named, ReadNamed(L, session, "load_named"));
   Groups* const together = named.together;
@@ -184,7 +183,8 @@ StatusOr<int> LoadNamed(lua_State* L, Session& session) {
   PushString(L, from.own->path());
   lua_pushnumber(L, static_cast<double>(from.own->manifest().run.step));
   lua_pushnumber(L, CounterOf(from.own->manifest().run.counters, kUnsavedCounter, 0));
-  return 4;
+  lua_pushnumber(L, static_cast<double>(from.own->manifest().run.seed));
+  return 5;
 }
 
 // core.recorded_checkpoints(run): the directory of checkpoints that a run folder names, or nil

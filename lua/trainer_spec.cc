@@ -1,7 +1,6 @@
 #include "lua/trainer_spec.h"
 
 #include <cmath>
-#include <cstdio>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -647,6 +647,18 @@ StatusOr<std::unique_ptr<Checkpoint>> LoadCheckpoint(const std::string& path) {
   return NothingToLoad(path, passed_over);
 }
 
+StatusOr<RunState> RunOf(const std::string& path) {
+  std::string newest = path;
+  if (!NamesOneCheckpoint(path)) {
+    ASSIGN_OR_RETURN(const std::vector<CheckpointName> names, FindCheckpoints(path));
+    const auto found = absl::c_find_if(names, [](const CheckpointName& name) { return name.damage.ok(); });
+    if (found == names.end()) return NothingToLoad(path, {});
+    newest = found->path;
+  }
+  ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::OpenParts(newest));
+  return checkpoint->manifest().run;
+}
+
 std::string SlicesNote(const std::string& path) {
   const fs::path file(path);
   const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";

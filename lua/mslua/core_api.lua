@@ -420,10 +420,10 @@ function core.load_checkpoint(path) end
 ---The tensors of the checkpoint that `last`, `best` or a path means for a recipe that keeps its checkpoints in
 ---`directory` (nil: in its run folders), its path and step. With `together` all ranks of the training call this: they
 ---load the one that rank 0 finds, and get from each other what they cannot read.
----@return table<string, Tensor> values, string path, integer step, number unsaved as load_checkpoint's
+---@return table<string, Tensor> values, string path, integer step, number unsaved as load_checkpoint's, integer seed
 function core.load_named(word, recipe, directory, together) end
----The seed of the training that saved the checkpoint which load_named's arguments mean; nil: none trained it, or it
----cannot be read.
+---The seed of the training that saved the checkpoint which load_named's arguments mean, by its manifest alone: a
+---damaged one is not passed over. Nil: none trained it, or it cannot be read.
 ---@return integer?
 function core.seed_of(word, recipe, directory, together) end
 ---The directory that a run folder names as that of its checkpoints; nil: they are in the run folder.

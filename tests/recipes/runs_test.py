@@ -141,6 +141,19 @@ return ms.recipe { name = "parts", dataset = train:batch(4), eval_dataset = test
         check(found.stdout == "eval: loss %s\n" % loss and "eval: seed 7, with which" in found.stderr, (loss, found))
     given = mslua("eval", "parts.lua", "seed=3", "--ckpt", "runs/parts")
     check(given.returncode == 0 and loss not in given.stdout and "with which" not in given.stderr, given)
+    # Of two runs in one directory the newest is damaged: the other one was trained with another seed.
+    for seed in ("7", "8"):
+        words = ("train", "parts.lua", "--seed", seed, "--out", "runs/parts", "checkpoint.directory=both")
+        check(mslua(*words).returncode == 0, words)
+    with open("both/parts_1-1_4.ckpt/rank_0.safetensors", "r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        last = file.read(1)
+        file.seek(-1, os.SEEK_END)
+        file.write(bytes([last[0] ^ 1]))
+    error(mslua("eval", "parts.lua", "--ckpt", "both"), "parts-1_4.ckpt was trained with seed 7",
+          "damaged, with seed 8: give --ckpt both/parts-1_4.ckpt")
+    found = mslua("eval", "parts.lua", "--ckpt", "both/parts-1_4.ckpt")
+    check(found.stdout == "eval: loss %s\n" % loss, found)
     shutil.rmtree("runs/parts")
 
 
