@@ -271,9 +271,10 @@ StatusOr<Packet> ImageKeeper::AskHeld(const std::string& request, int descriptor
 
 Status ImageKeeper::Revive() {
   ASSIGN_OR_RETURN(Fd socket, Reach(job_, keep_));
-  if (start_ >= 0) RETURN_IF_ERROR(Exchange(socket, absl::StrCat("rank ", start_), -1).status());
   for (const auto& own : own_)
     RETURN_IF_ERROR(Exchange(socket, absl::StrCat("put ", own.first), own.second.get()).status());
+  // Last, for AwaitRanks.
+  if (start_ >= 0) RETURN_IF_ERROR(Exchange(socket, absl::StrCat("rank ", start_), -1).status());
   socket_ = std::move(socket);
   ++revivals_;
   return absl::OkStatus();
@@ -321,6 +322,7 @@ Status ImageKeeper::DropOwn() {
   for (const auto& put : own) RETURN_IF_ERROR(AskHeld(absl::StrCat("drop ", put.first)).status());
   return absl::OkStatus();
 }
+Status ImageKeeper::KeepOwn() { return Ask(kHello).status(); }
 StatusOr<Fd> ImageKeeper::Get(const std::string& name) {
   ASSIGN_OR_RETURN(Packet answer, Ask(absl::StrCat("get ", name)));
   return std::move(answer.descriptor);
@@ -371,6 +373,21 @@ StatusOr<ImageKeeper::Ranks> ImageKeeper::RanksOf(int64_t start) {
       !absl::SimpleAtoi(words[3], &ranks.lost))
     return absl::DataLossError(absl::StrCat("mslua keep answers '", PrintableMessage(answer.bytes), "'"));
   return ranks;
+}
+
+void ImageKeeper::AwaitRanks(int64_t start, int64_t ranks, absl::Duration limit) {
+  const auto revivals = [this] {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return revivals_;
+  };
+  const int64_t before = revivals();
+  const MonotonicTime deadline = MonotonicNow() + limit;
+  while (true) {
+    const auto there = RanksOf(start);
+    const bool wait = revivals() != before && (!there.ok() || there->present < ranks);
+    if (!wait || MonotonicNow() >= deadline) return;
+    absl::SleepFor(absl::Milliseconds(5));
+  }
 }
 
 int RunImageKeeper(const std::string& job, absl::Duration keep) {

@@ -60,6 +60,8 @@ class ImageKeeper {
   Status Drop(const std::string& name);
   // All that this connection has put there.
   Status DropOwn();
+  // Returns when the process has what this connection has put there: it is started again where it has been killed.
+  Status KeepOwn();
   // The job is over: nothing is kept any more.
   Status End();
 
@@ -72,6 +74,9 @@ class ImageKeeper {
     int64_t came = 0, present = 0, lost = 0;
   };
   StatusOr<Ranks> RanksOf(int64_t start);
+  // Where the process was killed since this connection has last used it: waits, for `limit` at most, until `ranks`
+  // ranks of that start have put there again what they had put there.
+  void AwaitRanks(int64_t start, int64_t ranks, absl::Duration limit);
 
  private:
   ImageKeeper(std::string job, absl::Duration keep, Fd socket)

@@ -211,6 +211,31 @@ TEST_F(Keeper, ARankStartsItAgainWhenItIsKilled) {
   EXPECT_TRUE(rank->End().ok());
 }
 
+// Who ends ranks waits for them: what they have not given to the new process is gone with them.
+TEST_F(Keeper, WhatRanksGiveANewOneIsWaitedFor) {
+  auto launcher = *ImageKeeper::Connect("waits"), a = *ImageKeeper::Connect("waits"),
+       b = *ImageKeeper::Connect("waits");
+  constexpr int kImages = 40;
+  for (const auto& [rank, name] : {std::pair(a.get(), "a"), std::pair(b.get(), "b")}) {
+    ASSERT_TRUE(rank->BeRank(0).ok());
+    for (int i = 0; i < kImages; ++i) ASSERT_TRUE(rank->Put(absl::StrCat(name, i), Memory(name).get()).ok());
+  }
+  launcher->AwaitRanks(0, 5, absl::Hours(1));  // it was not killed
+  for (int n = 0; n < 3; ++n) {
+    KillKeeperOf("waits");
+    launcher->AwaitRanks(0, 2, absl::Seconds(60));
+    for (int i = 0; i < kImages; ++i) {
+      for (const char* name : {"a", "b"}) EXPECT_TRUE(*launcher->Get(absl::StrCat(name, i))) << name << i;
+    }
+  }
+  // A rank does so before it ends by itself.
+  KillKeeperOf("waits");
+  EXPECT_TRUE(a->KeepOwn().ok());
+  a.reset();
+  EXPECT_TRUE(*launcher->Get("a0"));
+  EXPECT_TRUE(launcher->End().ok());
+}
+
 TEST_F(Keeper, AQuestionStartsItAgainWhenItIsKilled) {
   auto images = *ImageKeeper::Connect("asked");
   ASSERT_TRUE(images->Put("a", Memory("a").get()).ok());

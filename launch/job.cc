@@ -268,6 +268,11 @@ StatusOr<ImageKeeper*> Job::images() {
   return images_.get();
 }
 
+void Job::KeepImages() {
+  const std::lock_guard<std::mutex> lock(images_mutex_);
+  if (images_ != nullptr) images_->KeepOwn().IgnoreError();  // else the job resumes from older ones
+}
+
 void Job::EndInOrder() {
   const std::lock_guard<std::mutex> lock(images_mutex_);
   if (images_ != nullptr) images_->EndInOrder().IgnoreError();  // or the job's images are gone, and their keeper
@@ -568,6 +573,7 @@ void Job::OnStopped(const Status& why) {
   } else {
     SayCause(why);
   }
+  KeepImages();
   _exit(CauseOf(why).exit_code);
 }
 
@@ -577,6 +583,7 @@ void Job::OnStuck(const Status& why) {
       WithCause(absl::DeadlineExceededError(absl::StrCat(Name(), ": ", why.message())), {rank(), kExitHang});
   if (membership_ != nullptr) membership_->Abort(why, kExitHang);
   SayCause(cause);
+  KeepImages();
   _exit(kExitHang);
 }
 
@@ -589,6 +596,7 @@ void Job::SayCause(const Status& why) const {
 
 // On the membership's thread.
 void Job::OnOver(const Status& why) {
+  if (MayStartAgain(CauseOf(why).exit_code)) KeepImages();
   if (StartsAgain(why)) {
     const std::string text = absl::StrCat("mslua: ", PrintableMessage(why.message()), ": starting again\n");
     if (write(2, text.data(), text.size()) < 0) return;
@@ -741,6 +749,7 @@ int Job::Finish(const Status& outcome_of_work, int exit_code, Groups* groups) {
   const bool apart = groups == nullptr && membership_ != nullptr && !identity_.recovery.empty() &&
                      (absl::IsUnavailable(outcome) || absl::IsAborted(outcome) || absl::IsDeadlineExceeded(outcome));
   if (suffered || apart) exit_code = kExitRankCrashed;
+  if (MayStartAgain(exit_code)) KeepImages();
   if (over.ok() && suffered && membership_ != nullptr) over = AwaitOver(kFirstCause);
   if (StartsItself() && MayStartAgain(exit_code) && over.ok() && membership_ != nullptr) {
     // The scheduler says whether the job starts again: to the thread that then starts this process again. Without a

@@ -138,6 +138,8 @@ class Job {
   // Connects ranks that have met.
   StatusOr<std::unique_ptr<Communicator>> Connect(const BackendDef& chosen);
   void SayWhere() const;
+  // Before this rank ends and the job starts again: returns when what this rank has kept is kept by another process.
+  void KeepImages();
   void OnOver(const Status& why);
   // Until the scheduler says that the job is over, or the limit.
   Status AwaitOver(absl::Duration limit);

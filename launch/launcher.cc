@@ -42,6 +42,8 @@ constexpr absl::Duration kLastMessage = absl::Milliseconds(100);
 constexpr absl::Duration kVerdict = absl::Seconds(5);
 // For a rank that has closed its connection to end.
 constexpr absl::Duration kOwnEnd = absl::Seconds(1);
+// For ranks that live to give their images to a new process, where the one that kept them was killed.
+constexpr absl::Duration kImages = absl::Seconds(3);
 
 // For the reader of our output to take the last lines, once the user has asked the job to end.
 constexpr absl::Duration kLastLines = absl::Seconds(1);
@@ -110,7 +112,9 @@ struct Rank {
 
 class Launcher {
  public:
-  explicit Launcher(const LaunchOptions& options) : options_(options), ranks_(options.ranks) {}
+  // `images`: of a job that starts again, else null.
+  Launcher(const LaunchOptions& options, ImageKeeper* images)
+      : options_(options), images_(images), ranks_(options.ranks) {}
   ~Launcher() {
     for (Rank& rank : ranks_) {
       if (rank.pid == 0 || rank.ended) continue;
@@ -166,6 +170,7 @@ class Launcher {
   }
 
   const LaunchOptions options_;
+  ImageKeeper* const images_;
   std::vector<Rank> ranks_;
   Fd signals_, over_, room_;
   std::shared_ptr<Output> out_, err_;  // one, where both are the same file: lines keep their order
@@ -419,6 +424,11 @@ void Launcher::Watch() {
     Poll(limit);
     LookForFailures();
     if (MonotonicNow() < kill_at_) continue;
+    // Ranks that live are about to give a process that keeps images again what they had given one that was killed.
+    if (images_ != nullptr) {
+      const auto living = std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return !rank.ended; });
+      images_->AwaitRanks(options_.restarts, living, kImages);
+    }
     KillAll(SIGKILL);
     kill_at_ = MonotonicTime::InfiniteFuture();
   }
@@ -528,7 +538,7 @@ int RunAndRecover(LaunchOptions options) {
   if (!images.ok()) return ReportStart(images.status());
   RestartPolicy policy(options.max_restarts);
   for (options.restarts = 0;; ++options.restarts) {
-    Launcher launcher(options);
+    Launcher launcher(options, images->get());
     const Status started = launcher.Start();
     if (!started.ok()) return ReportStart(started);
     launcher.Watch();
@@ -557,7 +567,7 @@ int RunAndRecover(LaunchOptions options) {
 
 int RunRanks(const LaunchOptions& options) {
   if (!options.recovery.empty()) return RunAndRecover(options);
-  Launcher launcher(options);
+  Launcher launcher(options, nullptr);
   const Status started = launcher.Start();
   if (!started.ok()) return ReportStart(started);
   launcher.Watch();
