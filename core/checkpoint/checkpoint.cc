@@ -655,8 +655,10 @@ StatusOr<RunState> RunOf(const std::string& path) {
     if (found == names.end()) return NothingToLoad(path, {});
     newest = found->path;
   }
-  ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::OpenParts(newest));
-  return checkpoint->manifest().run;
+  if (!IsFolder(newest)) return RunState();  // a file of tensors
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(absl::StrCat(newest, "/", kManifestName), kMaxManifest));
+  ASSIGN_OR_RETURN(Manifest manifest, ParseManifest(text));
+  return std::move(manifest.run);
 }
 
 std::string SlicesNote(const std::string& path) {

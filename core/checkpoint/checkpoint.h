@@ -184,8 +184,8 @@ class Checkpoint {
 // Opens `path`: a checkpoint folder; a directory of them, of which the newest whose every chunk is good (the note says
 // which were passed over and why); a run folder, by its directory of them; or a safetensors file.
 StatusOr<std::unique_ptr<Checkpoint>> LoadCheckpoint(const std::string& path);
-// The run that saved the checkpoint which LoadCheckpoint opens, as far as manifests say: no tensor is read, so that a
-// damaged one is not passed over.
+// The run that saved the checkpoint which LoadCheckpoint opens, as far as manifests say: no file of tensors is read, so
+// that a damaged one is not passed over. Of a file of tensors a run without a step.
 StatusOr<RunState> RunOf(const std::string& path);
 
 // What to tell a user who loads one file of a checkpoint folder alone, where that file has slices of some tensors only:

@@ -312,8 +312,8 @@ local function checkpoint_directory(recipe)
   return recorded or own or run and run .. "ckpt" or nil
 end
 
--- The seed that load_as_trained has taken from a checkpoint's manifest; nil: none.
-local seed_taken
+-- The seed with which load_as_trained has read the recipe; nil: it has not, or the command line gives one.
+local seed_of_data
 
 -- Gives the network the weights that --ckpt names, and says which they are; gives their step.
 local function load_weights(recipe, network)
@@ -321,9 +321,10 @@ local function load_weights(recipe, network)
   if recipe.weights and leaves_out(network) then pretrained.load_into(network, recipe.weights) end
   local values, path, step, unsaved, seed = core.load_named(flags.ckpt, recipe.name, checkpoint_directory(recipe),
     parallel_context.together())
-  if seed_taken and seed ~= seed_taken then
-    error(("%s: %s was trained with seed %d, and the newest checkpoint, which is damaged, with seed %d: give --ckpt %s")
-      :format(flags.verb, path, seed, seed_taken, path), 0)
+  -- The newest checkpoint, which said the seed, may be damaged and another one be loaded.
+  if seed_of_data and step > 0 and seed ~= seed_of_data then
+    error(("%s: %s was trained with seed %d, and the samples are those of seed %d: give --ckpt %s"):format(flags.verb,
+      path, seed, seed_of_data, path), 0)
   end
   if core.speaks() then
     io.stderr:write(("mslua: %s: weights of %s%s\n"):format(flags.verb, path,
@@ -345,7 +346,7 @@ local function load_as_trained()
   local given = recipe.origins.seed and recipe.origins.seed ~= "config"  -- a run's config.lua has it anyway
   local seed = not given and core.seed_of(flags.ckpt, recipe.name, checkpoint_directory(recipe),
     parallel_context.together())
-  seed_taken = seed or nil
+  seed_of_data = not given and (seed or recipe.seed) or nil
   if not seed or seed == recipe.seed then return recipe end
   if core.speaks() then
     io.stderr:write(("mslua: %s: seed %d, with which the checkpoint was trained; seed=%d takes the recipe's\n")

@@ -151,7 +151,7 @@ return ms.recipe { name = "parts", dataset = train:batch(4), eval_dataset = test
         file.seek(-1, os.SEEK_END)
         file.write(bytes([last[0] ^ 1]))
     error(mslua("eval", "parts.lua", "--ckpt", "both"), "parts-1_4.ckpt was trained with seed 7",
-          "damaged, with seed 8: give --ckpt both/parts-1_4.ckpt")
+          "the samples are those of seed 8: give --ckpt both/parts-1_4.ckpt")
     found = mslua("eval", "parts.lua", "--ckpt", "both/parts-1_4.ckpt")
     check(found.stdout == "eval: loss %s\n" % loss, found)
     shutil.rmtree("runs/parts")
