@@ -158,6 +158,7 @@ StatusOr<int> RunAgain(const AgainOptions& options) {
   ASSIGN_OR_RETURN(const std::string random, RandomBytes(8));
   const std::string job = absl::BytesToHexString(random);
   ASSIGN_OR_RETURN(const auto images, ImageKeeper::Connect(job));
+  RETURN_IF_ERROR(images->Mirror());
   Environment environment = OwnEnvironment();
   environment[kRecoveryJob] = job;
   RestartPolicy policy(options.max_restarts);

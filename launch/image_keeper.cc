@@ -13,7 +13,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -36,6 +38,8 @@ namespace {
 constexpr absl::Duration kAnswer = absl::Seconds(30);  // of the process, which does nothing that takes time
 constexpr absl::Duration kStart = absl::Seconds(30);
 constexpr char kHello[] = "hello", kDone[] = "done", kNothing[] = "nothing";
+// What has changed, for the mirrors; the requests too.
+constexpr char kPut[] = "put ", kDrop[] = "drop ";
 constexpr size_t kMostClients = 4096;
 constexpr int kMostKilled = 3;                              // starts in a row of a process that a signal ends
 constexpr int kMostRevivals = 3;                            // while one question is asked
@@ -89,6 +93,20 @@ StatusOr<Packet> Exchange(const Fd& socket, const std::string& request, int desc
   if (answer.bytes != kDone && answer.bytes != kNothing && !absl::StartsWith(answer.bytes, absl::StrCat(kDone, " ")))
     return absl::DataLossError(absl::StrCat("mslua keep answers '", PrintableMessage(answer.bytes), "'"));
   return answer;
+}
+
+// `ask` gives the process a request.
+StatusOr<std::vector<ImageKeeper::Kept>> ListBy(
+    const std::string& prefix, const std::function<StatusOr<Packet>(const std::string& request)>& ask) {
+  std::vector<ImageKeeper::Kept> all;
+  std::string after = prefix;
+  while (true) {
+    ASSIGN_OR_RETURN(Packet answer, ask(absl::StrCat("next ", prefix, " ", after)));
+    absl::string_view name = answer.bytes;
+    if (!absl::ConsumePrefix(&name, absl::StrCat(kDone, " "))) return all;
+    after = std::string(name);
+    all.push_back({after, std::move(answer.descriptor)});
+  }
 }
 
 // Connects to the job's process, which is started where there is none.
@@ -152,7 +170,20 @@ class Keeper {
   struct Client {
     Fd socket;
     int64_t start = -1;  // of the job, which it is a rank of; -1: of none
+    bool mirrors = false;
   };
+
+  // A mirror that does not keep up asks again, from the start.
+  void TellMirrors(const std::string& news, int descriptor) {
+    for (Client& client : clients_) {
+      if (client.mirrors && !SendPacket(client.socket, news, descriptor).ok()) client.socket.Close();
+    }
+  }
+
+  void Keep(const std::string& name, Fd memory) {
+    TellMirrors(kPut + name, memory.get());
+    images_[name] = std::move(memory);
+  }
 
   // The client is no rank any more.
   void Leave(Client& client, bool in_order) {
@@ -182,8 +213,12 @@ class Keeper {
     if (absl::IsDeadlineExceeded(request.status())) return true;
     if (!request.ok()) return false;
     absl::string_view name = request->bytes;
-    if (absl::ConsumePrefix(&name, "put ") && request->descriptor) {
-      images_[std::string(name)] = std::move(request->descriptor);
+    if (absl::ConsumePrefix(&name, kPut) && request->descriptor) {
+      settled_.insert(std::string(name));
+      Keep(std::string(name), std::move(request->descriptor));
+    } else if (absl::ConsumePrefix(&name, "offer ") && request->descriptor) {
+      const std::string offered(name);
+      if (images_.count(offered) + settled_.count(offered) == 0) Keep(offered, std::move(request->descriptor));
     } else if (absl::ConsumePrefix(&name, "get ")) {
       const auto found = images_.find(std::string(name));
       if (found == images_.end()) return SendPacket(client, kNothing, -1).ok();
@@ -194,8 +229,12 @@ class Keeper {
       if (found == images_.end() || !absl::StartsWith(found->first, words.first))
         return SendPacket(client, kNothing, -1).ok();
       return SendPacket(client, absl::StrCat(kDone, " ", found->first), found->second.get()).ok();
-    } else if (absl::ConsumePrefix(&name, "drop ")) {
+    } else if (absl::ConsumePrefix(&name, kDrop)) {
+      settled_.insert(std::string(name));
       images_.erase(std::string(name));
+      TellMirrors(request->bytes, -1);
+    } else if (name == "mirror") {
+      from.mirrors = true;
     } else if (name == "end") {
       over_ = true;
     } else if (absl::ConsumePrefix(&name, "rank ") && absl::SimpleAtoi(name, &start) && start >= 0) {
@@ -219,6 +258,7 @@ class Keeper {
   const absl::Duration keep_;
   std::vector<Client> clients_;
   std::map<std::string, Fd> images_;
+  std::set<std::string> settled_;                // put or dropped here: mirrors offer older ones of that name
   std::map<int64_t, ImageKeeper::Ranks> ranks_;  // by start
   bool over_ = false, served_ = false;
 };
@@ -271,12 +311,43 @@ StatusOr<Packet> ImageKeeper::AskHeld(const std::string& request, int descriptor
 
 Status ImageKeeper::Revive() {
   ASSIGN_OR_RETURN(Fd socket, Reach(job_, keep_));
-  for (const auto& own : own_)
-    RETURN_IF_ERROR(Exchange(socket, absl::StrCat("put ", own.first), own.second.get()).status());
-  // Last, for AwaitRanks.
+  for (const auto& own : own_) RETURN_IF_ERROR(Exchange(socket, kPut + own.first, own.second.get()).status());
+  if (news_) Follow().IgnoreError();  // what the process had said before it was killed
+  for (const auto& mirrored : mirrored_) {
+    if (own_.count(mirrored.first) > 0) continue;
+    RETURN_IF_ERROR(Exchange(socket, absl::StrCat("offer ", mirrored.first), mirrored.second.get()).status());
+  }
   if (start_ >= 0) RETURN_IF_ERROR(Exchange(socket, absl::StrCat("rank ", start_), -1).status());
   socket_ = std::move(socket);
   ++revivals_;
+  if (mirrors_) Subscribe().IgnoreError();  // or a second later
+  return absl::OkStatus();
+}
+
+Status ImageKeeper::Follow() {
+  while (true) {
+    auto news = ReceivePacket(news_, MonotonicNow());
+    if (absl::IsDeadlineExceeded(news.status())) return absl::OkStatus();
+    RETURN_IF_ERROR(news.status());
+    absl::string_view name = news->bytes;
+    if (absl::ConsumePrefix(&name, kPut) && news->descriptor) {
+      mirrored_[std::string(name)] = std::move(news->descriptor);
+    } else if (absl::ConsumePrefix(&name, kDrop)) {
+      mirrored_.erase(std::string(name));
+    }
+  }
+}
+
+Status ImageKeeper::Subscribe() {
+  news_.Close();
+  mirrored_.clear();
+  ASSIGN_OR_RETURN(Fd news, Reach(job_, keep_));
+  RETURN_IF_ERROR(Exchange(news, "mirror", -1).status());
+  // What changes while these are listed is said afterwards.
+  ASSIGN_OR_RETURN(std::vector<Kept> all,
+                   ListBy("", [this](const std::string& request) { return Exchange(socket_, request, -1); }));
+  for (Kept& kept : all) mirrored_[kept.name] = std::move(kept.memory);
+  news_ = std::move(news);
   return absl::OkStatus();
 }
 
@@ -286,24 +357,32 @@ void ImageKeeper::Watch() {
     return poll(&stop, 1, static_cast<int>(absl::ToInt64Milliseconds(time))) > 0;
   };
   while (true) {
-    Fd watched;  // a descriptor of its own, since another thread may replace the socket
+    Fd watched, news;  // descriptors of its own, since another thread may replace the sockets
     int64_t revivals = 0;
+    bool asks = false;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       watched = Fd(fcntl(socket_.get(), F_DUPFD_CLOEXEC, 0));
+      if (news_) news = Fd(fcntl(news_.get(), F_DUPFD_CLOEXEC, 0));
       revivals = revivals_;
+      asks = mirrors_ && !news_;
     }
-    pollfd entries[] = {{watched.get(), 0, 0}, {stop_.get(), POLLIN, 0}};
-    while (poll(entries, 2, -1) < 0 && errno == EINTR) {
+    pollfd entries[] = {{watched.get(), 0, 0}, {stop_.get(), POLLIN, 0}, {news.get(), POLLIN, 0}};
+    const int wait_ms = asks ? static_cast<int>(absl::ToInt64Milliseconds(kLongPause)) : -1;
+    while (poll(entries, 3, wait_ms) < 0 && errno == EINTR) {
     }
     if (entries[1].revents != 0) return;
+    const bool ended = entries[0].revents != 0;
     Status revived;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (over_) return;
-      if (revivals == revivals_) revived = Revive();
+      if (ended && revivals == revivals_) revived = Revive();
+      // A process that was killed may have closed one socket and not yet the other: it does not answer.
+      const bool lags = !ended && mirrors_ && (asks || !Follow().ok());
+      if (lags && AskHeld(kHello).ok() && revivals == revivals_) Subscribe().IgnoreError();
     }
-    if (stopped_within(revived.ok() ? kPause : kLongPause)) return;
+    if (ended && stopped_within(revived.ok() ? kPause : kLongPause)) return;
   }
 }
 
@@ -311,7 +390,7 @@ Status ImageKeeper::Put(const std::string& name, int descriptor) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Fd own(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
   if (!own) return absl::ErrnoToStatus(errno, absl::StrCat("keeping ", name));
-  RETURN_IF_ERROR(AskHeld(absl::StrCat("put ", name), descriptor).status());
+  RETURN_IF_ERROR(AskHeld(kPut + name, descriptor).status());
   own_[name] = std::move(own);
   return absl::OkStatus();
 }
@@ -319,7 +398,7 @@ Status ImageKeeper::DropOwn() {
   const std::lock_guard<std::mutex> lock(mutex_);
   std::map<std::string, Fd> own;
   own.swap(own_);
-  for (const auto& put : own) RETURN_IF_ERROR(AskHeld(absl::StrCat("drop ", put.first)).status());
+  for (const auto& put : own) RETURN_IF_ERROR(AskHeld(kDrop + put.first).status());
   return absl::OkStatus();
 }
 Status ImageKeeper::KeepOwn() { return Ask(kHello).status(); }
@@ -328,20 +407,12 @@ StatusOr<Fd> ImageKeeper::Get(const std::string& name) {
   return std::move(answer.descriptor);
 }
 StatusOr<std::vector<ImageKeeper::Kept>> ImageKeeper::List(const std::string& prefix) {
-  std::vector<Kept> all;
-  std::string after = prefix;
-  while (true) {
-    ASSIGN_OR_RETURN(Packet answer, Ask(absl::StrCat("next ", prefix, " ", after)));
-    absl::string_view name = answer.bytes;
-    if (!absl::ConsumePrefix(&name, absl::StrCat(kDone, " "))) return all;
-    after = std::string(name);
-    all.push_back({after, std::move(answer.descriptor)});
-  }
+  return ListBy(prefix, [this](const std::string& request) { return Ask(request); });
 }
 Status ImageKeeper::Drop(const std::string& name) {
   const std::lock_guard<std::mutex> lock(mutex_);
   own_.erase(name);
-  return AskHeld(absl::StrCat("drop ", name)).status();
+  return AskHeld(kDrop + name).status();
 }
 Status ImageKeeper::End() {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -353,6 +424,16 @@ Status ImageKeeper::BeRank(int64_t start) {
   const std::lock_guard<std::mutex> lock(mutex_);
   RETURN_IF_ERROR(AskHeld(absl::StrCat("rank ", start)).status());
   start_ = start;
+  return StartWatching();
+}
+Status ImageKeeper::Mirror() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (mirrors_) return absl::OkStatus();
+  mirrors_ = true;
+  RETURN_IF_ERROR(Subscribe());
+  return StartWatching();
+}
+Status ImageKeeper::StartWatching() {
   if (watcher_.joinable()) return absl::OkStatus();
   stop_ = Fd(eventfd(0, EFD_CLOEXEC));
   if (!stop_) return absl::ErrnoToStatus(errno, "eventfd");
@@ -373,21 +454,6 @@ StatusOr<ImageKeeper::Ranks> ImageKeeper::RanksOf(int64_t start) {
       !absl::SimpleAtoi(words[3], &ranks.lost))
     return absl::DataLossError(absl::StrCat("mslua keep answers '", PrintableMessage(answer.bytes), "'"));
   return ranks;
-}
-
-void ImageKeeper::AwaitRanks(int64_t start, int64_t ranks, absl::Duration limit) {
-  const auto revivals = [this] {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return revivals_;
-  };
-  const int64_t before = revivals();
-  const MonotonicTime deadline = MonotonicNow() + limit;
-  while (true) {
-    const auto there = RanksOf(start);
-    const bool wait = revivals() != before && (!there.ok() || there->present < ranks);
-    if (!wait || MonotonicNow() >= deadline) return;
-    absl::SleepFor(absl::Milliseconds(5));
-  }
 }
 
 int RunImageKeeper(const std::string& job, absl::Duration keep) {

@@ -35,8 +35,8 @@ inline constexpr char kNewestImages[] = "newest.";
 std::string UnfinishedSaveOf(int64_t training, int rank);
 
 // A connection to it. While there is one, the images stay. Any thread may use it. The process may be killed like any
-// other of the job: each connection of a rank starts another one then, at once, and puts there again what it had put;
-// other connections do when they are used next.
+// other of the job: each connection of a rank, or that mirrors, starts another one then, at once, and gives it what it
+// has; other connections do when they are used next.
 class ImageKeeper {
  public:
   // Of the job of that name; the process is started where there is none. The time from the last connection's end on is
@@ -65,6 +65,10 @@ class ImageKeeper {
   // The job is over: nothing is kept any more.
   Status End();
 
+  // From now on this connection has all that the process has, too: what a rank had put there survives the process and
+  // the rank, though both are killed at once. Starts a thread.
+  Status Mirror();
+
   // Says that this process is a rank of the job's start number `start` (from 0), until it says that it has ended in
   // order, or its connection ends without that.
   Status BeRank(int64_t start);
@@ -74,9 +78,6 @@ class ImageKeeper {
     int64_t came = 0, present = 0, lost = 0;
   };
   StatusOr<Ranks> RanksOf(int64_t start);
-  // Where the process was killed since this connection has last used it: waits, for `limit` at most, until `ranks`
-  // ranks of that start have put there again what they had put there.
-  void AwaitRanks(int64_t start, int64_t ranks, absl::Duration limit);
 
  private:
   ImageKeeper(std::string job, absl::Duration keep, Fd socket)
@@ -85,7 +86,12 @@ class ImageKeeper {
   // With mutex_.
   StatusOr<Packet> AskHeld(const std::string& request, int descriptor = -1);
   Status Revive();
-  // The thread of a rank: waits for the end of the process.
+  // Takes what the process has said that others put and dropped.
+  Status Follow();
+  // Asks for it, and takes what there is.
+  Status Subscribe();
+  Status StartWatching();
+  // The thread of a rank, or of a mirror: waits for the end of the process, follows what it says.
   void Watch();
 
   const std::string job_;
@@ -95,9 +101,12 @@ class ImageKeeper {
   int64_t revivals_ = 0;
   std::map<std::string, Fd> own_;  // what it has put there
   int64_t start_ = -1;             // which it is a rank of; -1: of none
-  bool over_ = false;              // the images are not needed any more
-  Fd stop_;                        // readable when watcher_ is to end
-  std::thread watcher_;            // of a rank
+  bool mirrors_ = false;
+  Fd news_;                             // of a mirror: what the process says; none: it has not been asked
+  std::map<std::string, Fd> mirrored_;  // what the process has
+  bool over_ = false;                   // the images are not needed any more
+  Fd stop_;                             // readable when watcher_ is to end
+  std::thread watcher_;
 };
 
 // The process itself: goes into the background, where it serves until the job is over. Gives the exit code of the

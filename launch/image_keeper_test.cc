@@ -211,29 +211,63 @@ TEST_F(Keeper, ARankStartsItAgainWhenItIsKilled) {
   EXPECT_TRUE(rank->End().ok());
 }
 
-// Who ends ranks waits for them: what they have not given to the new process is gone with them.
-TEST_F(Keeper, WhatRanksGiveANewOneIsWaitedFor) {
-  auto launcher = *ImageKeeper::Connect("waits"), a = *ImageKeeper::Connect("waits"),
-       b = *ImageKeeper::Connect("waits");
-  constexpr int kImages = 40;
-  for (const auto& [rank, name] : {std::pair(a.get(), "a"), std::pair(b.get(), "b")}) {
-    ASSERT_TRUE(rank->BeRank(0).ok());
-    for (int i = 0; i < kImages; ++i) ASSERT_TRUE(rank->Put(absl::StrCat(name, i), Memory(name).get()).ok());
-  }
-  launcher->AwaitRanks(0, 5, absl::Hours(1));  // it was not killed
+// A rank may be killed together with the process.
+TEST_F(Keeper, AMirrorGivesANewOneWhatRanksThatAreGoneHadPut) {
+  auto launcher = *ImageKeeper::Connect("mirrored"), rank = *ImageKeeper::Connect("mirrored");
+  ASSERT_TRUE(rank->Put("before", Memory("before").get()).ok());
+  ASSERT_TRUE(rank->Put("dropped", Memory("dropped").get()).ok());
+  ASSERT_TRUE(launcher->Mirror().ok());
+  constexpr int kImages = 300;  // more than a socket holds
+  for (int i = 0; i < kImages; ++i)
+    ASSERT_TRUE(rank->Put(absl::StrCat("after", i), Memory(absl::StrCat(i)).get()).ok());
+  ASSERT_TRUE(rank->Put("replaced", Memory("old").get()).ok());
+  ASSERT_TRUE(rank->Put("replaced", Memory("new").get()).ok());
+  ASSERT_TRUE(rank->Drop("dropped").ok());
   for (int n = 0; n < 3; ++n) {
-    KillKeeperOf("waits");
-    launcher->AwaitRanks(0, 2, absl::Seconds(60));
-    for (int i = 0; i < kImages; ++i) {
-      for (const char* name : {"a", "b"}) EXPECT_TRUE(*launcher->Get(absl::StrCat(name, i))) << name << i;
-    }
+    KillKeeperOf("mirrored");
+    rank.reset();
+    EXPECT_EQ(Text(*launcher->Get("before")), "before");
+    EXPECT_EQ(Text(*launcher->Get("replaced")), "new");
+    EXPECT_FALSE(*launcher->Get("dropped"));
+    for (int i = 0; i < kImages; ++i) EXPECT_EQ(Text(*launcher->Get(absl::StrCat("after", i))), absl::StrCat(i));
   }
-  // A rank does so before it ends by itself.
-  KillKeeperOf("waits");
-  EXPECT_TRUE(a->KeepOwn().ok());
-  a.reset();
-  EXPECT_TRUE(*launcher->Get("a0"));
+  // At once, without a question.
+  const pid_t killed = KeeperOf("mirrored");
+  KillKeeperOf("mirrored");
+  EXPECT_TRUE(Eventually([&] {
+    const pid_t now = KeeperOf("mirrored");
+    return now != 0 && now != killed;
+  }));
   EXPECT_TRUE(launcher->End().ok());
+}
+
+// It may be older than what a rank has put or dropped meanwhile.
+TEST_F(Keeper, WhatAMirrorOffersReplacesNothing) {
+  auto rank = *ImageKeeper::Connect("offers");
+  ASSERT_TRUE(rank->Put("a", Memory("a").get()).ok());
+  ASSERT_TRUE(rank->Put("b", Memory("b").get()).ok());
+  ASSERT_TRUE(rank->Drop("b").ok());
+  const Fd mirror = *ConnectMeeting(MeetingSocket(*ImageKeeper::Folder("offers")));
+  for (const char* name : {"a", "b", "c"}) {
+    ASSERT_TRUE(SendPacket(mirror, absl::StrCat("offer ", name), Memory("old").get()).ok());
+    ASSERT_TRUE(ReceivePacket(mirror, MonotonicNow() + absl::Seconds(60)).ok());
+  }
+  EXPECT_EQ(Text(*rank->Get("a")), "a");
+  EXPECT_FALSE(*rank->Get("b"));
+  EXPECT_EQ(Text(*rank->Get("c")), "old");
+  EXPECT_TRUE(rank->End().ok());
+}
+
+// A rank gives a new one what it had put, before it ends by itself.
+TEST_F(Keeper, ARankThatEndsKeepsItsImages) {
+  auto rank = *ImageKeeper::Connect("ends"), other = *ImageKeeper::Connect("ends");
+  ASSERT_TRUE(rank->BeRank(0).ok());
+  ASSERT_TRUE(rank->Put("a", Memory("a").get()).ok());
+  KillKeeperOf("ends");
+  EXPECT_TRUE(rank->KeepOwn().ok());
+  rank.reset();
+  EXPECT_TRUE(*other->Get("a"));
+  EXPECT_TRUE(other->End().ok());
 }
 
 TEST_F(Keeper, AQuestionStartsItAgainWhenItIsKilled) {

@@ -263,6 +263,8 @@ StatusOr<ImageKeeper*> Job::images() {
   if (images_ == nullptr) {
     ASSIGN_OR_RETURN(auto images, ImageKeeper::Connect(identity_.recovery));
     RETURN_IF_ERROR(images->BeRank(identity_.restarts));
+    // No other process of this host starts it again.
+    if (StartsItself()) RETURN_IF_ERROR(images->Mirror());
     images_ = std::move(images);
   }
   return images_.get();

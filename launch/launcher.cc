@@ -42,8 +42,6 @@ constexpr absl::Duration kLastMessage = absl::Milliseconds(100);
 constexpr absl::Duration kVerdict = absl::Seconds(5);
 // For a rank that has closed its connection to end.
 constexpr absl::Duration kOwnEnd = absl::Seconds(1);
-// For ranks that live to give their images to a new process, where the one that kept them was killed.
-constexpr absl::Duration kImages = absl::Seconds(3);
 
 // For the reader of our output to take the last lines, once the user has asked the job to end.
 constexpr absl::Duration kLastLines = absl::Seconds(1);
@@ -193,6 +191,7 @@ Status Launcher::Start() {
   sigprocmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
   signals_ = Fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (images_ != nullptr) RETURN_IF_ERROR(images_->Mirror());
   over_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   room_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   out_ = std::make_shared<Output>(STDOUT_FILENO, room_.get());
@@ -424,11 +423,6 @@ void Launcher::Watch() {
     Poll(limit);
     LookForFailures();
     if (MonotonicNow() < kill_at_) continue;
-    // Ranks that live are about to give a process that keeps images again what they had given one that was killed.
-    if (images_ != nullptr) {
-      const auto living = std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return !rank.ended; });
-      images_->AwaitRanks(options_.restarts, living, kImages);
-    }
     KillAll(SIGKILL);
     kill_at_ = MonotonicTime::InfiniteFuture();
   }
