@@ -246,17 +246,14 @@ Status Resuming::MakeKeptValues() const {
   return absl::OkStatus();
 }
 
-// Not known where this rank has a part of it.
-StatusOr<double> Resuming::UnsavedDigest(const TensorParts& parts) const {
-  for (const auto& p : spec_.parameters) {
-    const auto part = parts.find(p->key);
-    if (!p->saved && part != parts.end() && part->second.sharded()) return 0;
-  }
-  return DigestOfUnsaved(*rank_.state, spec_.parameters, spec_.parameter_names);
+StatusOr<double> Resuming::UnsavedDigest() const {
+  ASSIGN_OR_RETURN(const double digest, DigestOfUnsaved(*rank_.state, spec_.parameters, spec_.parameter_names));
+  const bool changes = UpdatesUnsaved(*rank_.state, spec_.graph->graph, spec_.parameters);
+  return digest == 0 && changes ? kUnsavedChanges : digest;
 }
 
 Status Resuming::Restore(const TensorNames& names, const TensorParts& parts, int64_t rows, int64_t steps_per_epoch) {
-  ASSIGN_OR_RETURN(unsaved_, UnsavedDigest(parts));
+  ASSIGN_OR_RETURN(unsaved_, UnsavedDigest());
   if (kept_->found()) return MakeKeptValues();
   if (checkpoint() == nullptr) return absl::OkStatus();
   RestoreReport report;

@@ -340,15 +340,6 @@ Hook* Training::Add(std::unique_ptr<Hook> hook) {
   return h;
 }
 
-// Whether the step changes a value that checkpoints leave out.
-bool Training::UpdatesUnsaved() const {
-  const auto& outputs = executable_->graph().outputs;
-  return std::any_of(spec_.parameters.begin(), spec_.parameters.end(), [&](const auto& p) {
-    const std::string key = KeyOf(*rank_.state, *p);
-    return !p->saved && std::any_of(outputs.begin(), outputs.end(), [&](const auto& o) { return o.updates == key; });
-  });
-}
-
 Status Training::AddHooks() {
   progress().planned.clear();  // of an earlier training of this specification
   Add(std::make_unique<EpochHook>(&progress(), spec_.time_every, spec_.time_steps, spec_.log_epochs));
@@ -358,8 +349,10 @@ Status Training::AddHooks() {
     Add(std::make_unique<ClipHook>(&progress(), FindOutput(spec_.graph->graph, "finite")));
   if (resuming_.unsaved() != 0) {
     // Frozen ones may be many and large: their digest is computed once.
-    Add(std::make_unique<UnsavedHook>([this, changes = UpdatesUnsaved()]() -> StatusOr<double> {
-      return changes ? DigestOfUnsaved(*rank_.state, spec_.parameters, spec_.parameter_names) : resuming_.unsaved();
+    const bool changes = UpdatesUnsaved(*rank_.state, spec_.graph->graph, spec_.parameters);
+    const bool again = changes && resuming_.unsaved() != kUnsavedChanges;
+    Add(std::make_unique<UnsavedHook>([this, again]() -> StatusOr<double> {
+      return again ? DigestOfUnsaved(*rank_.state, spec_.parameters, spec_.parameter_names) : resuming_.unsaved();
     }));
   }
   std::unique_ptr<MetricsHook> metrics;

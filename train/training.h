@@ -54,7 +54,6 @@ class Training {
 
   // In the order in which they act: an evaluation's numbers are there for the metrics, the checkpoint, the callbacks.
   Status AddHooks();
-  bool UpdatesUnsaved() const;
   StatusOr<std::unique_ptr<MetricsHook>> MakeMetrics();
   Status AddEvaluation();
   void AddStatusLine();

@@ -15,7 +15,11 @@ StatusOr<double> DigestOfUnsaved(RankState& state, const std::vector<std::shared
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (!parameters[i]->saved) unsaved.push_back(i);
   }
-  if (unsaved.empty()) return 0;
+  const bool whole = std::all_of(unsaved.begin(), unsaved.end(), [&](size_t i) {
+    const auto part = PartOf(state, *parameters[i]);
+    return part.ok() && *part == nullptr;
+  });
+  if (unsaved.empty() || !whole) return 0;
   std::sort(unsaved.begin(), unsaved.end(), [&](size_t a, size_t b) { return names[a] < names[b]; });
   Blake2b digest;
   for (const size_t i : unsaved) {
@@ -29,10 +33,21 @@ StatusOr<double> DigestOfUnsaved(RankState& state, const std::vector<std::shared
   return static_cast<double>(std::max(1ULL, std::strtoull(hex.c_str(), nullptr, 16)));
 }
 
+bool UpdatesUnsaved(RankState& state, const Graph& graph,
+                    const std::vector<std::shared_ptr<ParameterData>>& parameters) {
+  return std::any_of(parameters.begin(), parameters.end(), [&](const auto& p) {
+    const std::string key = KeyOf(state, *p);
+    if (p->saved) return false;
+    if (!PartOf(state, *p).ok()) return p->kind != kParameter || p->requires_grad;
+    return std::any_of(graph.outputs.begin(), graph.outputs.end(),
+                       [&](const GraphOutput& o) { return o.updates == key; });
+  });
+}
+
 Status CompareUnsaved(double saved, double here, const std::string& path,
                       const std::vector<std::shared_ptr<ParameterData>>& parameters,
                       const std::vector<std::string>& names) {
-  if (saved == 0 || here == 0 || saved == here) return absl::OkStatus();
+  if (saved == 0 || (saved != kUnsavedChanges && (here == 0 || saved == here))) return absl::OkStatus();
   std::vector<std::string> unsaved;
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (!parameters[i]->saved) unsaved.push_back(names[i]);

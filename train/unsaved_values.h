@@ -9,22 +9,30 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/graph/graph.h"
 #include "core/step/parameter.h"
 #include "core/step/rank_state.h"
 #include "core/train/trainer.h"
 
 namespace mslua {
 
-// 52 bits of the BLAKE2b digest of names, types and values of those `parameters`, whole on this rank, that checkpoints
-// leave out; 0: there are none. names[i] is that of parameters[i].
+// 52 bits of the BLAKE2b digest of names, types and values of those `parameters` that checkpoints leave out; 0: there
+// are none, or this rank has not all of them. names[i] is that of parameters[i].
 StatusOr<double> DigestOfUnsaved(RankState& state, const std::vector<std::shared_ptr<ParameterData>>& parameters,
                                  const std::vector<std::string>& names);
 
+// Whether a training step, `graph` on this rank, changes a value that checkpoints leave out. Those that the ranks of
+// another pipeline stage have are taken to change unless they are frozen.
+bool UpdatesUnsaved(RankState& state, const Graph& graph,
+                    const std::vector<std::shared_ptr<ParameterData>>& parameters);
+
 // Of the counters in a checkpoint: that digest. Not there: not known, as where ranks have parts of such values.
 inline constexpr char kUnsavedCounter[] = "unsaved.digest";
+// Instead of a digest that is not known: training changes such values, so they are others than at its begin.
+inline constexpr double kUnsavedChanges = -1;
 
 // FailedPrecondition, with the names of the parameters, when `here` is another digest than the one of the checkpoint
-// `path`; 0 is not known.
+// `path`, or training has changed one that is not known; 0 is not known.
 Status CompareUnsaved(double saved, double here, const std::string& path,
                       const std::vector<std::shared_ptr<ParameterData>>& parameters,
                       const std::vector<std::string>& names);

@@ -405,6 +405,53 @@ run train unsaved.lua --out frozen trained=false
 expect "a frozen parameter that is not saved" 0 ""
 run train unsaved.lua --out frozen --resume train.epochs=2 trained=false
 expect "resume with a frozen parameter that is not saved" 0 "epoch: 2"
+# Ranks that have parts of such a parameter, or none of it, do not know its digest.
+cat >unsaved_parts.lua <<'EOF'
+local ms = require "mslua"
+local nn, ops = ms.nn, ms.ops
+local given = ms.params { trained = true, stages = 1 }
+local x = ms.rand({ 16, 8 }, ms.float32, "x")
+local data = ms.dataset.NumpySlicesDataset({ x, x }):batch(8)
+local Net = nn.Cell:extend "Net"
+function Net:init()
+  self.a, self.b = nn.Dense(8, 8), nn.Dense(8, 8)
+  self.matmul = ops.MatMul()
+  if given.stages == 1 then self.matmul:shard { { 1, 1 }, { 1, 2 } } end
+  if given.stages == 2 then self.a.pipeline_stage, self.b.pipeline_stage = 0, 1 end
+end
+function Net:construct(x)
+  if given.stages == 2 then return self.b(self.a(x)) end
+  return self.matmul(self.a(x), self.b.weight)
+end
+return ms.recipe {
+  name = "parts", dataset = data, eval_dataset = data,
+  network = function()
+    local net = Net()
+    for _, p in ipairs(net:get_parameters()) do
+      if p.name == "b.weight" then p.saved, p.requires_grad = false, given.trained end
+    end
+    return given.stages == 2 and nn.PipelineCell(net, 2) or net
+  end,
+  parallel = { parallel_mode = "semi_auto_parallel", dataset_strategy = "full_batch", pipeline_stages = given.stages },
+  loss = nn.MSELoss(), optimizer = nn.Momentum { learning_rate = 0.01, momentum = 0.9 }, train = { epochs = 1 },
+  checkpoint = {},
+}
+EOF
+for stages in 1 2; do
+  run train unsaved_parts.lua -n 2 --out parts stages=$stages
+  expect "training what is not saved, of $stages stages" 0 ""
+  run train unsaved_parts.lua -n 2 --out parts --resume train.epochs=2 stages=$stages
+  expect "resume of $stages stages" 9 "leaves out the values of b.weight (saved = false), and was saved"
+  run eval unsaved_parts.lua -n 2 --ckpt parts stages=$stages
+  expect "eval of $stages stages" 9 "leaves out the values of b.weight (saved = false), and was saved"
+  run train unsaved_parts.lua -n 2 --out parts trained=false stages=$stages
+  expect "a frozen parameter that is not saved, of $stages stages" 0 ""
+  run train unsaved_parts.lua -n 2 --out parts --resume train.epochs=2 trained=false stages=$stages
+  expect "resume of $stages stages with a frozen parameter that is not saved" 0 "epoch: 2"
+done
+run train unsaved_parts.lua --out whole trained=false
+run eval unsaved_parts.lua -n 2 --ckpt whole trained=false
+expect "eval where ranks have parts of what one had" 0 "loss "
 run eval recipe.lua --ckpt nowhere
 expect "eval of no checkpoint" 9 "no checkpoint at nowhere: there is no such file or folder"
 # Flags that cannot have an effect are refused before the training, not after it.
