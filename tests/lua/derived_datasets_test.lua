@@ -1,4 +1,4 @@
--- Datasets made of datasets: project, rename, filter, zip, split, functions of Lua in map.
+-- Lists as datasets, and datasets made of datasets: project, rename, filter, zip, split, functions of Lua in map.
 local check = require "check"
 local ms = require "mslua"
 local nn, ops = ms.nn, ms.ops
@@ -27,6 +27,11 @@ local function names(ds)
   for i, column in ipairs(ds:open():schema()) do list[i] = column.name end
   return list
 end
+
+check.case("a list of numbers or booleans is one column", function()
+  check.equal(firsts(ms.dataset.NumpySlicesDataset { 3, 4 }), { 3, 4 })
+  check.equal(firsts(ms.dataset.NumpySlicesDataset { true, false }), { true, false })
+end)
 
 check.case("project and rename", function()
   local ds = numbers():project { "y", "x" }

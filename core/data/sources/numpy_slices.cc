@@ -51,8 +51,8 @@ MSLUA_SOURCE(numpy_slices) {
   def.title = "arrays";
   def.doc =
       "Tensors (or nested lists) whose rows are the samples: `NumpySlicesDataset({x, y}, {\"data\", \"label\"})`, or "
-      "`NumpySlicesDataset({data = x, label = y}, {\"data\", \"label\"})`; a tensor or a list of numbers is one "
-      "column.";
+      "`NumpySlicesDataset({data = x, label = y}, {\"data\", \"label\"})`; a tensor or a list of numbers or "
+      "booleans is one column.";
   FieldDef data{"data", FieldType::kArrays, "the arrays; all have as many rows"};
   data.required = true;
   def.fields = {data, {"column_names", FieldType::kStrings, "names of the columns, one for each array"}};

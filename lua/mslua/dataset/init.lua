@@ -64,7 +64,8 @@ end
 
 function readers.numpy_slices(a)
   local data = a.data
-  if core.kind(data) == "Tensor" or type(data[1]) == "number" then data = { data } end
+  local first = type(data[1])
+  if core.kind(data) == "Tensor" or first == "number" or first == "boolean" then data = { data } end
   local columns, arrays, names = {}, named_columns(data, a.column_names)
   for i, v in ipairs(arrays) do
     local t = core.kind(v) == "Tensor" and v or core.tensor(v)
