@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -312,16 +313,16 @@ StatusOr<Section> Explained(GlobalView& view, const ShardReport& report, const S
   return s;
 }
 
-// The operators that `name` means: "Net/MatMul:29", or that without the line, the cell or both.
+// The operators that `name` means: "Net/block/MatMul:29", or that without the line, the outer cells or both.
 StatusOr<std::vector<const ShardReport::Operator*>> Meant(const ShardReport& report, const std::string& name) {
   std::vector<const ShardReport::Operator*> meant;
   std::vector<std::string> names;
   for (const ShardReport::Operator& o : report.operators) {
     const std::string without_line = o.name.substr(0, o.name.rfind(':'));
     const auto last = [](const std::string& text) { return text.substr(text.rfind('/') + 1); };
-    const std::vector<std::string> own = {o.name, without_line, last(o.name), last(without_line)};
-    if (std::find(own.begin(), own.end(), name) != own.end()) meant.push_back(&o);
-    names.insert(names.end(), own.begin(), own.end());
+    const auto ends = [&](const std::string& text) { return text == name || absl::EndsWith(text, "/" + name); };
+    if (ends(o.name) || ends(without_line)) meant.push_back(&o);
+    for (const std::string& own : {o.name, without_line, last(o.name), last(without_line)}) names.push_back(own);
   }
   if (!meant.empty()) return meant;
   return absl::InvalidArgumentError(
@@ -416,14 +417,25 @@ StatusOr<std::vector<Section>> StageSections(const cli::CommandLine& command, in
   return all;
 }
 
-// Of the first stage that has an operator of that name.
+// Of every stage that has an operator of that name.
 StatusOr<std::vector<Section>> ExplainInStages(const cli::CommandLine& command, int64_t ranks,
                                                const GlobalView& first) {
-  StatusOr<std::vector<Section>> found = absl::InternalError("no stage");
+  std::vector<Section> all;
+  Status none;
   Stages unused;
-  for (int s = 0; s < first.stages() && !found.ok(); ++s)
-    found = Sections(command, ranks, s * first.mesh().ranks(), &unused);
-  return found;
+  for (int s = 0; s < first.stages(); ++s) {
+    auto sections = Sections(command, ranks, s * first.mesh().ranks(), &unused);
+    if (!sections.ok()) {
+      none = sections.status();
+      continue;
+    }
+    for (Section& section : *sections) {
+      section.stage = s;
+      all.push_back(std::move(section));
+    }
+  }
+  if (all.empty()) return none;
+  return all;
 }
 
 StatusOr<OnDevice> PlanFor(const std::string& device, const Graph& graph, const GlobalView* view, int64_t ranks) {

@@ -150,6 +150,27 @@ code=0
 "$mslua" plan quickstart -n 8 --explain MatMull > out.txt 2>&1 || code=$?
 expect 2 $code
 has "no operator is named 'MatMull' (did you mean"
+# The operators of all stages of a pipeline.
+cat > stages.lua <<'RECIPE'
+local ms = require "mslua"
+local nn = ms.nn
+local Net = nn.Cell:extend "Net"
+function Net:init()
+  self.a, self.b = nn.Dense(8, 8), nn.Dense(8, 8)
+  self.a.pipeline_stage, self.b.pipeline_stage = 0, 1
+end
+function Net:construct(x) return self.b(self.a(x)) end
+return ms.recipe {
+  name = "stages", network = function() return nn.PipelineCell(Net(), 2) end, loss = nn.MSELoss(),
+  optimizer = nn.SGD { learning_rate = 0.1 }, parallel = { parallel_mode = "semi_auto_parallel", pipeline_stages = 2 },
+  dataset = ms.dataset.NumpySlicesDataset({ ms.ones { 8, 8 }, ms.ones { 8, 8 } }):batch(8),
+}
+RECIPE
+"$mslua" plan stages.lua -n 4 --explain MatMul > out.txt
+has "^stage 0: other strategies of PipelineCell/network/a/MatMul:[0-9]*: "
+has "^stage 1: other strategies of PipelineCell/network/b/MatMul:[0-9]*: "
+"$mslua" plan stages.lua -n 4 --explain b/MatMul > out.txt
+expect 1 "$(grep -c "other strategies of" out.txt)"
 # Measured constants are kept and used.
 "$mslua" doctor --calibrate > out.txt
 has "Gflop/s of one thread"
