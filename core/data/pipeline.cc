@@ -332,14 +332,14 @@ StatusOr<TensorType> Pipeline::Padded(const std::string& name, const TensorType&
 
 void Pipeline::FreeShapes(const std::vector<ColumnState>& columns, bool last, std::vector<Column>* made) const {
   for (size_t k = 0; k < made->size(); ++k) {
-    bool padded = false, whole = false, images = false;
+    bool whole = false, images = false;
     for (const ColumnState& c : columns) {
       if (c.source != k) continue;
-      (c.padding || !last || options_.part_of != nullptr || options_.ragged ? padded : whole) = true;
+      whole |= !c.padding && last && options_.part_of == nullptr && !options_.ragged;
       images |= std::any_of(c.transforms.begin(), c.transforms.end(), ImageChain::IsVision);
     }
     Shape& shape = (*made)[k].type.shape;
-    for (size_t d = 0; d < shape.size() && padded && !whole; ++d) {
+    for (size_t d = 0; d < shape.size() && !whole; ++d) {
       if (!images || d < 2) shape[d] = -1;  // an image keeps its channels
     }
   }

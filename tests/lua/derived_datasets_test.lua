@@ -33,6 +33,16 @@ check.case("a list of numbers or booleans is one column", function()
   check.equal(firsts(ms.dataset.NumpySlicesDataset { true, false }), { true, false })
 end)
 
+check.case("a column that is not wanted may have any shapes", function()
+  local ds = ms.dataset.GeneratorDataset(function(i) return ms.ones { i % 3 + 1 }, ms.ones { 4 } * i end, { "s", "x" },
+    { length = 6 })
+  local sizes = {}
+  for x in ds:padded_batch(4, { pad_info = { s = { { 3 }, 0 } } }):project("x"):create_tuple_iterator() do
+    sizes[#sizes + 1] = x.shape
+  end
+  check.equal(sizes, { { 4, 4 }, { 2, 4 } })
+end)
+
 check.case("project and rename", function()
   local ds = numbers():project { "y", "x" }
   check.equal(names(ds), { "y", "x" })
