@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +22,11 @@ class Pieces {
   char* end() { return buffer_.data() + end_; }
   int64_t size() const { return static_cast<int64_t>(end_ - begin_); }
   bool at_end() const { return offset_ == file_->size(); }  // of the file: Fill adds nothing
+  // The first `c` of it; null: it has none.
+  const char* Find(char c) const {
+    if (begin_ == end_) return nullptr;
+    return static_cast<const char*>(std::memchr(buffer_.data() + begin_, c, end_ - begin_));
+  }
   // Marks bytes as used, up to `p`.
   void UseUntil(const char* p) { begin_ = static_cast<size_t>(p - buffer_.data()); }
   // Reads on; what is not used moves.

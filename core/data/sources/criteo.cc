@@ -36,7 +36,7 @@ class CriteoFile : public TableFile {
   StatusOr<bool> Next(std::vector<absl::string_view>* fields) override {
     const char* end = nullptr;
     while (true) {
-      end = static_cast<const char*>(std::memchr(pieces_.begin(), '\n', static_cast<size_t>(pieces_.size())));
+      end = pieces_.Find('\n');
       if (end != nullptr || pieces_.at_end()) break;
       if (pieces_.size() > kMaxLine)
         return absl::DataLossError(absl::StrCat(pieces_.path(), ":", line_ + 1, ": a line of more than 1 MiB"));

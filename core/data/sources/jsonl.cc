@@ -1,6 +1,5 @@
 // JSON lines: an object a line, whose keys are the columns.
 #include <algorithm>
-#include <cstring>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
@@ -69,8 +68,7 @@ class JsonLines : public TableFile {
   StatusOr<bool> Read() {
     while (true) {
       char* const begin = pieces_.begin();
-      const auto size = static_cast<size_t>(pieces_.size());
-      const auto* feed = size == 0 ? nullptr : static_cast<const char*>(std::memchr(begin, '\n', size));
+      const char* const feed = pieces_.Find('\n');
       if (feed == nullptr && !pieces_.at_end()) {
         if (pieces_.size() > JsonLimits().bytes)
           return absl::DataLossError(
