@@ -70,8 +70,11 @@ std::string Text(const Fd& fd) {
 
 bool Eventually(const std::function<bool()>& holds) {
   const MonotonicTime deadline = MonotonicNow() + absl::Seconds(60);
-  while (!holds() && MonotonicNow() < deadline) absl::SleepFor(absl::Milliseconds(10));
-  return holds();
+  while (!holds()) {
+    if (MonotonicNow() >= deadline) return false;
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+  return true;
 }
 
 class Keeper : public ::testing::Test {

@@ -28,8 +28,11 @@ using Member = std::unique_ptr<Membership>;
 // Waits, as long as it takes on a busy host.
 bool Eventually(const std::function<bool()>& holds) {
   const MonotonicTime deadline = MonotonicNow() + absl::Seconds(60);
-  while (!holds() && MonotonicNow() < deadline) absl::SleepFor(absl::Milliseconds(5));
-  return holds();
+  while (!holds()) {
+    if (MonotonicNow() >= deadline) return false;
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  return true;
 }
 
 class Regroup : public ::testing::Test {
