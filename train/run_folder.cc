@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
-#include <iterator>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -87,11 +86,12 @@ bool IsBesideRecords(absl::string_view name) {
 }
 
 bool IsNameOfRun(absl::string_view name) {
-  static constexpr absl::string_view kOthers[] = {
-      kRunCheckpoints, checkpoint::kCheckpointDirectoryFile, kRunLock, kRunOutcome, "config.lua", "attach"};
-  if (IsSharedRecord(name) || IsBesideRecords(name) || checkpoint::IsCompanionName(name) || IsTemporaryName(name) ||
-      std::find(std::begin(kOthers), std::end(kOthers), name) != std::end(kOthers))
+  if (IsSharedRecord(name) || IsBesideRecords(name) || checkpoint::IsCompanionName(name) || IsTemporaryName(name))
     return true;
+  for (const char* const other :
+       {kRunCheckpoints, checkpoint::kCheckpointDirectoryFile, kRunLock, kRunOutcome, "config.lua", "attach"}) {
+    if (name == other) return true;
+  }
   if (absl::ConsumePrefix(&name, kRunEarlier)) return IsNumber(name);
   if (!absl::ConsumePrefix(&name, "rank_")) return false;
   for (const char* const ending : {kRunLog, kRunLaunch, kRunCrash}) {
