@@ -291,7 +291,11 @@ StatusOr<std::unique_ptr<ImageKeeper>> ImageKeeper::Connect(const std::string& j
 
 ImageKeeper::~ImageKeeper() {
   if (!watcher_.joinable()) return;
-  eventfd_write(stop_.get(), 1);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ending_ = true;
+  }
+  eventfd_write(wake_.get(), 1);
   watcher_.join();
 }
 
@@ -352,27 +356,29 @@ Status ImageKeeper::Subscribe() {
 }
 
 void ImageKeeper::Watch() {
-  const auto stopped_within = [this](absl::Duration time) {
-    pollfd stop = {stop_.get(), POLLIN, 0};
-    return poll(&stop, 1, static_cast<int>(absl::ToInt64Milliseconds(time))) > 0;
-  };
+  const auto milliseconds = [](absl::Duration time) { return static_cast<int>(absl::ToInt64Milliseconds(time)); };
   while (true) {
     Fd watched, news;  // descriptors of its own, since another thread may replace the sockets
     int64_t revivals = 0;
     bool asks = false;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
+      if (ending_) return;
       watched = Fd(fcntl(socket_.get(), F_DUPFD_CLOEXEC, 0));
       if (news_) news = Fd(fcntl(news_.get(), F_DUPFD_CLOEXEC, 0));
       revivals = revivals_;
       asks = mirrors_ && !news_;
     }
-    pollfd entries[] = {{watched.get(), 0, 0}, {stop_.get(), POLLIN, 0}, {news.get(), POLLIN, 0}};
-    const int wait_ms = asks ? static_cast<int>(absl::ToInt64Milliseconds(kLongPause)) : -1;
-    while (poll(entries, 3, wait_ms) < 0 && errno == EINTR) {
+    pollfd wake = {wake_.get(), POLLIN, 0};
+    pollfd entries[] = {wake, {watched.get(), 0, 0}, {news.get(), POLLIN, 0}};
+    while (poll(entries, 3, asks ? milliseconds(kLongPause) : -1) < 0 && errno == EINTR) {
     }
-    if (entries[1].revents != 0) return;
-    const bool ended = entries[0].revents != 0;
+    if (entries[0].revents != 0) {
+      eventfd_t times = 0;
+      eventfd_read(wake_.get(), &times);
+      continue;
+    }
+    const bool ended = entries[1].revents != 0;
     Status revived;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -382,7 +388,7 @@ void ImageKeeper::Watch() {
       const bool lags = !ended && mirrors_ && (asks || !Follow().ok());
       if (lags && AskHeld(kHello).ok() && revivals == revivals_) Subscribe().IgnoreError();
     }
-    if (ended && stopped_within(revived.ok() ? kPause : kLongPause)) return;
+    if (ended) poll(&wake, 1, milliseconds(revived.ok() ? kPause : kLongPause));
   }
 }
 
@@ -434,9 +440,12 @@ Status ImageKeeper::Mirror() {
   return StartWatching();
 }
 Status ImageKeeper::StartWatching() {
-  if (watcher_.joinable()) return absl::OkStatus();
-  stop_ = Fd(eventfd(0, EFD_CLOEXEC));
-  if (!stop_) return absl::ErrnoToStatus(errno, "eventfd");
+  if (watcher_.joinable()) {
+    eventfd_write(wake_.get(), 1);
+    return absl::OkStatus();
+  }
+  wake_ = Fd(eventfd(0, EFD_CLOEXEC));
+  if (!wake_) return absl::ErrnoToStatus(errno, "eventfd");
   watcher_ = std::thread([this] { Watch(); });
   return absl::OkStatus();
 }

@@ -105,7 +105,8 @@ class ImageKeeper {
   Fd news_;                             // of a mirror: what the process says; none: it has not been asked
   std::map<std::string, Fd> mirrored_;  // what the process has
   bool over_ = false;                   // the images are not needed any more
-  Fd stop_;                             // readable when watcher_ is to end
+  bool ending_ = false;                 // watcher_ is to end
+  Fd wake_;                             // readable when watcher_ is to look what has changed
   std::thread watcher_;
 };
 

@@ -244,6 +244,21 @@ TEST_F(Keeper, AMirrorGivesANewOneWhatRanksThatAreGoneHadPut) {
   EXPECT_TRUE(launcher->End().ok());
 }
 
+// A worker of a cluster is both.
+TEST_F(Keeper, ARankMayBecomeAMirror) {
+  auto worker = *ImageKeeper::Connect("worker"), other = *ImageKeeper::Connect("worker");
+  ASSERT_TRUE(worker->BeRank(0).ok());
+  absl::SleepFor(absl::Milliseconds(50));  // its thread waits already
+  ASSERT_TRUE(worker->Mirror().ok());
+  constexpr int kImages = 1000;  // more than a socket holds
+  for (int i = 0; i < kImages; ++i)
+    ASSERT_TRUE(other->Put(absl::StrCat("image", i), Memory(absl::StrCat(i)).get()).ok());
+  KillKeeperOf("worker");
+  other.reset();
+  for (int i = 0; i < kImages; ++i) EXPECT_EQ(Text(*worker->Get(absl::StrCat("image", i))), absl::StrCat(i));
+  EXPECT_TRUE(worker->End().ok());
+}
+
 // It may be older than what a rank has put or dropped meanwhile.
 TEST_F(Keeper, WhatAMirrorOffersReplacesNothing) {
   auto rank = *ImageKeeper::Connect("offers");
