@@ -322,11 +322,10 @@ StatusOr<std::vector<const ShardReport::Operator*>> Meant(const ShardReport& rep
     const auto last = [](const std::string& text) { return text.substr(text.rfind('/') + 1); };
     const auto ends = [&](const std::string& text) { return text == name || absl::EndsWith(text, "/" + name); };
     if (ends(o.name) || ends(without_line)) meant.push_back(&o);
-    for (const std::string& own : {o.name, without_line, last(o.name), last(without_line)}) names.push_back(own);
+    names.insert(names.end(), {o.name, without_line, last(o.name), last(without_line)});
   }
   if (!meant.empty()) return meant;
-  return absl::InvalidArgumentError(
-      absl::StrCat("--explain: no operator is named '", name, "'", DidYouMean(name, names)));
+  return absl::NotFoundError(absl::StrCat("--explain: no operator is named '", name, "'", DidYouMean(name, names)));
 }
 
 // Of the last graph that was sharded.
@@ -425,10 +424,11 @@ StatusOr<std::vector<Section>> ExplainInStages(const cli::CommandLine& command, 
   Stages unused;
   for (int s = 0; s < first.stages(); ++s) {
     auto sections = Sections(command, ranks, s * first.mesh().ranks(), &unused);
-    if (!sections.ok()) {
+    if (absl::IsNotFound(sections.status())) {
       none = sections.status();
       continue;
     }
+    RETURN_IF_ERROR(sections.status());
     for (Section& section : *sections) {
       section.stage = s;
       all.push_back(std::move(section));
