@@ -246,14 +246,8 @@ Status Resuming::MakeKeptValues() const {
   return absl::OkStatus();
 }
 
-StatusOr<double> Resuming::UnsavedDigest() const {
-  ASSIGN_OR_RETURN(const double digest, DigestOfUnsaved(*rank_.state, spec_.parameters, spec_.parameter_names));
-  const bool changes = UpdatesUnsaved(*rank_.state, spec_.graph->graph, spec_.parameters);
-  return digest == 0 && changes ? kUnsavedChanges : digest;
-}
-
 Status Resuming::Restore(const TensorNames& names, const TensorParts& parts, int64_t rows, int64_t steps_per_epoch) {
-  ASSIGN_OR_RETURN(unsaved_, UnsavedDigest());
+  ASSIGN_OR_RETURN(unsaved_, DigestOfUnsaved(*rank_.state, spec_.parameters, spec_.parameter_names));
   if (kept_->found()) return MakeKeptValues();
   if (checkpoint() == nullptr) return absl::OkStatus();
   RestoreReport report;

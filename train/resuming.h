@@ -78,7 +78,6 @@ class Resuming {
                         RestoreReport* report);
   void FindPlace(int64_t rows, int64_t steps_per_epoch);
   Status CompareSteps() const;
-  StatusOr<double> UnsavedDigest() const;
   void NoteDifferences() const;
   void NoteOtherRanks(const TensorNames& names, const TensorParts& parts) const;
 

@@ -347,13 +347,14 @@ Status Training::AddHooks() {
   if (loss_scale_ != nullptr) trainer_->AddHook(loss_scale_.get());
   if (spec_.graph->clips_norm && HasGradNorm(*executable_))  // of several pipeline stages, not all have it
     Add(std::make_unique<ClipHook>(&progress(), FindOutput(spec_.graph->graph, "finite")));
-  if (resuming_.unsaved() != 0) {
-    // Frozen ones may be many and large: their digest is computed once.
-    const bool changes = UpdatesUnsaved(*rank_.state, spec_.graph->graph, spec_.parameters);
-    const bool again = changes && resuming_.unsaved() != kUnsavedChanges;
-    Add(std::make_unique<UnsavedHook>([this, again]() -> StatusOr<double> {
-      return again ? DigestOfUnsaved(*rank_.state, spec_.parameters, spec_.parameter_names) : resuming_.unsaved();
+  if (UpdatesUnsaved(*rank_.state, spec_.graph->graph, spec_.parameters)) {
+    Add(std::make_unique<UnsavedHook>([this]() -> StatusOr<double> {
+      ASSIGN_OR_RETURN(const double now, DigestOfUnsaved(*rank_.state, spec_.parameters, spec_.parameter_names));
+      return now == 0 ? -1 : -now;
     }));
+  } else if (resuming_.unsaved() != 0) {
+    // Frozen ones may be many and large: their digest is computed once.
+    Add(std::make_unique<UnsavedHook>([this] { return resuming_.unsaved(); }));
   }
   std::unique_ptr<MetricsHook> metrics;
   if (!directory_.path().empty() && first()) {

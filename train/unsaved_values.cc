@@ -1,6 +1,7 @@
 #include "train/unsaved_values.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
@@ -47,7 +48,8 @@ bool UpdatesUnsaved(RankState& state, const Graph& graph,
 Status CompareUnsaved(double saved, double here, const std::string& path,
                       const std::vector<std::shared_ptr<ParameterData>>& parameters,
                       const std::vector<std::string>& names) {
-  if (saved == 0 || (saved != kUnsavedChanges && (here == 0 || saved == here))) return absl::OkStatus();
+  const bool frozen = saved > 0;
+  if (saved == 0 || (frozen && here == 0) || std::abs(saved) == here) return absl::OkStatus();
   std::vector<std::string> unsaved;
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (!parameters[i]->saved) unsaved.push_back(names[i]);

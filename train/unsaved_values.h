@@ -26,13 +26,12 @@ StatusOr<double> DigestOfUnsaved(RankState& state, const std::vector<std::shared
 bool UpdatesUnsaved(RankState& state, const Graph& graph,
                     const std::vector<std::shared_ptr<ParameterData>>& parameters);
 
-// Of the counters in a checkpoint: that digest. Not there: not known, as where ranks have parts of such values.
+// Of the counters in a checkpoint: that digest. Not there: not known, as where ranks have parts of such values. Where
+// the training changes the values it is negative, and -1 where it is not known.
 inline constexpr char kUnsavedCounter[] = "unsaved.digest";
-// Instead of a digest that is not known: training changes such values, so they are others than at its begin.
-inline constexpr double kUnsavedChanges = -1;
 
-// FailedPrecondition, with the names of the parameters, when `here` is another digest than the one of the checkpoint
-// `path`, or training has changed one that is not known; 0 is not known.
+// FailedPrecondition, with the names of the parameters, unless `here`, a digest, is that of `saved`, the counter of the
+// checkpoint `path`. Where one of them is not known it is OK for values that training does not change.
 Status CompareUnsaved(double saved, double here, const std::string& path,
                       const std::vector<std::shared_ptr<ParameterData>>& parameters,
                       const std::vector<std::string>& names);

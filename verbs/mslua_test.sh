@@ -449,6 +449,9 @@ for stages in 1 2; do
   run train unsaved_parts.lua -n 2 --out parts --resume train.epochs=2 trained=false stages=$stages
   expect "resume of $stages stages with a frozen parameter that is not saved" 0 "epoch: 2"
 done
+run train unsaved_parts.lua --out whole
+run eval unsaved_parts.lua -n 2 --ckpt whole
+expect "eval where ranks have parts of what one had changed" 9 "leaves out the values of b.weight (saved = false)"
 run train unsaved_parts.lua --out whole trained=false
 run eval unsaved_parts.lua -n 2 --ckpt whole trained=false
 expect "eval where ranks have parts of what one had" 0 "loss "

@@ -416,7 +416,7 @@ function core.set_feed(feeds, feed) end
 ---@param values table<string, Tensor|Parameter>|Parameter[]
 function core.save_checkpoint(path, values) end
 ---@return table<string, Tensor> values, number unsaved the digest of what it leaves out; 0: not known
----(-1: not known, and training has changed it)
+---(negative: of what training has changed; -1: not known)
 function core.load_checkpoint(path) end
 ---The tensors of the checkpoint that `last`, `best` or a path means for a recipe that keeps its checkpoints in
 ---`directory` (nil: in its run folders), its path and step. With `together` all ranks of the training call this: they
