@@ -105,6 +105,9 @@ HWY_INLINE V Sign(D d, V x) {
   return hn::IfThenElse(hn::Eq(x, x), s, x);
 }
 
+// Whether both are the same number, and of zeros with the same sign.
+HWY_INLINE bool Same(float a, float b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
+
 // The library's, element by element; of equal neighbours, as a number for all elements gives them, once.
 HWY_INLINE V Power(D d, V x, V y) {
   constexpr size_t kMost = hn::MaxLanes(D());
@@ -112,7 +115,7 @@ HWY_INLINE V Power(D d, V x, V y) {
   hn::Store(x, d, base);
   hn::Store(y, d, exponent);
   for (size_t i = 0; i < hn::Lanes(d); ++i) {
-    const bool again = i > 0 && base[i] == base[i - 1] && exponent[i] == exponent[i - 1];
+    const bool again = i > 0 && Same(base[i], base[i - 1]) && Same(exponent[i], exponent[i - 1]);
     power[i] = again ? power[i - 1] : std::pow(base[i], exponent[i]);
   }
   return hn::Load(d, power);

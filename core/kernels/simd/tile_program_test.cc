@@ -87,6 +87,11 @@ TEST(TileProgram, Edges) {
   for (const char* function : {"erf(x)", "expm1(x)"}) EXPECT_TRUE(std::signbit(Compute(function, x)[1])) << function;
 }
 
+TEST(TileProgram, PowersOfZerosKeepTheirSigns) {
+  const std::vector<float> y = Compute("pow(x, -1)", {0, -0.0f, -0.0f, 0, 0, -0.0f});
+  EXPECT_EQ(y, (std::vector<float>{kInf, -kInf, -kInf, kInf, kInf, -kInf}));
+}
+
 // Every row of core/op/scalar_functions-inl.h: what vectors compute is what its form for numbers says.
 void CheckEveryFunction() {
   const std::vector<float> values = {0, -0.0f, 0.001f, 0.3f, 0.5f, 1, 1.5f, 2, 7, -0.25f, -1, -2.5f, -3, std::nanf("")};
