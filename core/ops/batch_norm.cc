@@ -1,5 +1,7 @@
 // Batch normalisation (Ioffe and Szegedy, 2015) in operators that can be sharded: sums over n, h and w that can be
 // added over ranks, and elementwise maps that use them. batch_norm combines them.
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "core/kernels/dispatch.h"
 #include "core/kernels/simd/channels.h"
@@ -20,9 +22,9 @@ std::string ImageDims(const Attrs& attrs, int64_t rank) {
   return last ? dims + " c" : dims;
 }
 
-// Operands: `images` tensors of x's shape, then `vectors` of [channels]; results: `to_vectors` of [channels], or one
-// of x's shape when it is 0.
-void DeclareChannels(OpDef& op, int images, int vectors, int to_vectors) {
+// Operands: `images` tensors of x's shape, then `vectors` of [channels]; results: `to_vectors` of [channels], of the
+// vectors' type unless `sums` names another, or one of x's shape when it is 0.
+void DeclareChannels(OpDef& op, int images, int vectors, int to_vectors, std::optional<DType> sums = std::nullopt) {
   op.Choice("data_format", {"NCHW", "NHWC"},
             "where x's channels are: axis 2 of n, c, .. or last (any number of dimensions from 2)");
   op.Rule([=](const Attrs& a, absl::Span<const TensorType> in) {
@@ -51,7 +53,7 @@ void DeclareChannels(OpDef& op, int images, int vectors, int to_vectors) {
         return absl::InvalidArgumentError(StrCat("expected [", c, "], one element a channel"));
     }
     if (to_vectors == 0) return std::vector<TensorType>{in[0]};
-    return std::vector<TensorType>(to_vectors, {in[images].dtype, {c}});
+    return std::vector<TensorType>(to_vectors, {sums.value_or(in[images].dtype), {c}});
   });
 }
 
@@ -234,23 +236,25 @@ Value OverChannels(GraphBuilder& g, Value v, const Attrs& attrs, int64_t rank) {
 std::vector<Value> StatsGrad(GradContext& c) {
   GraphBuilder& g = c.g;
   const TensorType x = g.TypeOf(c.x(0));
-  const DType statistics = g.TypeOf(c.x(1)).dtype;
   const double count = static_cast<double>(Channels::Of(c.attrs, x.shape).count());
-  const Value dsum = c.dy[0].valid() ? c.dy[0] : ZerosLike(g, c.x(1)),
-              dsquares = c.dy[1].valid() ? c.dy[1] : ZerosLike(g, c.x(1));
+  const Value shift = Cast(g, c.x(1), DType::kF64);
+  const Value dsum = c.dy[0].valid() ? c.dy[0] : ZerosLike(g, shift),
+              dsquares = c.dy[1].valid() ? c.dy[1] : ZerosLike(g, shift);
   std::vector<Value> d(2);
   if (c.needed[0]) {
     const auto over = [&](Value v) { return OverChannels(g, v, c.attrs, x.rank()); };
     const Value dx = EmitFormula(g, "dsum + 2 * (x - shift) * dsquares",
-                                 {{"x", Cast(g, c.x(0), statistics)},
-                                  {"shift", over(c.x(1))},
+                                 {{"x", Cast(g, c.x(0), DType::kF64)},
+                                  {"shift", over(shift)},
                                   {"dsum", over(dsum)},
                                   {"dsquares", over(dsquares)}});
     d[0] = Cast(g, dx, x.dtype);
   }
   if (c.needed[1]) {
-    d[1] = EmitFormula(g, "-count * dsum - 2 * sum * dsquares",
-                       {{"sum", c.outputs[0]}, {"dsum", dsum}, {"dsquares", dsquares}}, {{"count", count}});
+    const Value d_shift =
+        EmitFormula(g, "-count * dsum - 2 * sum * dsquares",
+                    {{"sum", c.outputs[0]}, {"dsum", dsum}, {"dsquares", dsquares}}, {{"count", count}});
+    d[1] = Cast(g, d_shift, g.TypeOf(c.x(1)).dtype);
   }
   return d;
 }
@@ -297,10 +301,11 @@ std::vector<Value> Body(GraphBuilder& g, absl::Span<const Value> in, const Attrs
   if (!g.status().ok()) return std::vector<Value>(3);
   const double inverse = 1 / static_cast<double>(count), m = attrs.Float("momentum");
   const double unbiased = count > 1 ? static_cast<double>(count) / static_cast<double>(count - 1) : 1;
-  const Value offset = Mul(g, sums[0], inverse);
+  const Value wide_offset = Mul(g, sums[0], inverse);
+  const Value wide_var =
+      EmitFormula(g, "max(sq * inverse - d * d, 0)", {{"sq", sums[1]}, {"d", wide_offset}}, {{"inverse", inverse}});
+  const Value offset = Cast(g, wide_offset, statistics), var = Cast(g, wide_var, statistics);
   const Value mean = Add(g, offset, old_mean);
-  const Value var =
-      EmitFormula(g, "max(sq * inverse - d * d, 0)", {{"sq", sums[1]}, {"d", offset}}, {{"inverse", inverse}});
   const Value rstd = EmitFormula(g, "rsqrt(v + eps)", {{"v", var}}, {{"eps", eps}});
   const Value y =
       g.Op("batch_norm_apply", {in[0], mean, rstd, scale, bias}, {{"count", count}, {"data_format", format}});
@@ -437,11 +442,12 @@ MSLUA_OPERATOR(batch_norm) {
 
   OpDef stats("batch_norm_stats");
   stats.Doc(
-      "The sums over all but the channels of x - shift and of (x - shift)^2; x [n, c, ..], shift [c]. In f32 (f64 for "
-      "f64). Sums of parts add up. The variance loses digits as (mean - shift)^2 grows over it: batch_norm shifts by "
-      "the running mean.");
+      "The sums over all but the channels of x - shift and of (x - shift)^2; x [n, c, ..], shift [c]. In f64, which "
+      "keeps the variance's digits where the mean is far from the shift. Sums of parts add up. batch_norm shifts by "
+      "the "
+      "running mean.");
   stats.Input("x").Input("shift", TypeClass::kFloat).Outputs({"sum", "square_sum"});
-  DeclareChannels(stats, 1, 1, 2);
+  DeclareChannels(stats, 1, 1, 2, DType::kF64);
   stats.Grad(StatsGrad).Reference(StatsReference).OnDevice(StatsOnDevice).Fast(HighwayBatchNormStats());
   stats.AddSample({{f32({2, 3, 3, 5}), f32({3})}});
   stats.AddSample({{f32({4, 3, 2, 67}), f32({67})}, last});

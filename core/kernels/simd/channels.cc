@@ -1,6 +1,8 @@
 #include "core/kernels/simd/channels.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 
 #include "core/base/parallel_for.h"
 
@@ -224,8 +226,24 @@ constexpr int64_t kGrain = 16 * 1024;  // elements below which one thread does a
 
 const float* Floats(const void* p) { return static_cast<const float*>(p); }
 
-// Statistics: inputs x, shift. Gradient: inputs dy, x, mean, rstd, and through a relu scale and bias. Two results of
-// [channels].
+// The sums over `count` elements of x - centre and of its square.
+struct Moments {
+  double sum = 0, squares = 0;
+
+  // Whether the mean is so far from the centre (over four standard deviations) that f32 squares lose digits of the
+  // variance.
+  bool Far(double count) const {
+    const double offset = sum / count;
+    return offset * offset > 16 * (squares / count - offset * offset);
+  }
+  // The sums about a point that lies `distance` below the centre.
+  Moments About(double distance, double count) const {
+    return {sum + distance * count, squares + distance * (2 * sum + distance * count)};
+  }
+};
+
+// Statistics: inputs x, shift; f64 results. Gradient: inputs dy, x, mean, rstd, and through a relu scale and bias; f32
+// results. Two results of [channels].
 class ReduceKernel : public Kernel {
  public:
   ReduceKernel(const Channels& v, DType t, Terms terms) : v_(v), bf16_(t == DType::kBF16), terms_(terms) {
@@ -233,50 +251,107 @@ class ReduceKernel : public Kernel {
     if (v_.inner == 1)
       chunks_ =
           std::clamp<int64_t>(v_.elements() / kGrain, 1, std::min<int64_t>(kMaxChunks, std::max<int64_t>(v_.outer, 1)));
+    const int64_t samples = std::min(v_.count(), kSamples);
+    for (int64_t s = 0; s < samples; ++s) {
+      const int64_t i = v_.count() * s / samples;
+      samples_.push_back(i / v_.inner * v_.channels * v_.inner + i % v_.inner);
+    }
   }
 
-  // The partial sums, then the slopes.
+  // The partial sums, then the slopes of a relu's gradient, or the centres of statistics.
   int64_t scratch_bytes() const override {
     return (2 * chunks_ + 1) * v_.channels * static_cast<int64_t>(sizeof(float));
   }
 
   Status Run(const Buffers& buffers) override {
     const bool grad = terms_ != Terms::kStatistics;
-    const void* dy = grad ? buffers.inputs[0] : nullptr;
-    const void* x = buffers.inputs[grad ? 1 : 0];
-    const float* rstd = grad ? Floats(buffers.inputs[3]) : nullptr;
-    float* result0 = static_cast<float*>(buffers.outputs[0]);
-    float* result1 = static_cast<float*>(buffers.outputs[1]);
+    const Images images{buffers.inputs[grad ? 1 : 0], grad ? buffers.inputs[0] : nullptr};
     float* partial = static_cast<float*>(buffers.scratch);
-    const int64_t c = v_.channels;
-    ChannelVectors vectors{Floats(buffers.inputs[grad ? 2 : 1])};
+    float* vector = partial + 2 * chunks_ * v_.channels;
+    if (!grad) {
+      Statistics(images, Floats(buffers.inputs[1]), partial, vector, buffers);
+      return absl::OkStatus();
+    }
+    const float* rstd = Floats(buffers.inputs[3]);
+    ChannelVectors vectors{Floats(buffers.inputs[2])};
     if (terms_ == Terms::kReluGradient) {
-      float* slope = partial + 2 * chunks_ * c;
-      for (int64_t k = 0; k < c; ++k) slope[k] = rstd[k] * Floats(buffers.inputs[4])[k];
-      vectors.slope = slope;
+      for (int64_t k = 0; k < v_.channels; ++k) vector[k] = rstd[k] * Floats(buffers.inputs[4])[k];
+      vectors.slope = vector;
       vectors.bias = Floats(buffers.inputs[5]);
     }
+    float *dbias = static_cast<float*>(buffers.outputs[0]), *dscale = static_cast<float*>(buffers.outputs[1]);
+    Sums(images, vectors, partial, [&](int64_t k, double sum0, double sum1) {
+      dbias[k] = static_cast<float>(sum0);
+      dscale[k] = static_cast<float>(sum1 * rstd[k]);
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  struct Images {
+    const void *x, *dy;
+  };
+
+  // Takes f32 sums about the mean of a few elements, and once more about the mean of all where that is far off.
+  void Statistics(const Images& images, const float* shift, float* partial, float* centre, const Buffers& buffers) {
+    double *sum = static_cast<double*>(buffers.outputs[0]), *squares = static_cast<double*>(buffers.outputs[1]);
+    const double count = static_cast<double>(v_.count());
+    ParallelFor(v_.channels, kGrain / kSamples, [&](int64_t begin, int64_t end) {
+      for (int64_t k = begin; k < end; ++k) {
+        const float mean = bf16_ ? SampleMean<BF16>(images.x, k) : SampleMean<float>(images.x, k);
+        centre[k] = std::isfinite(mean) ? mean : shift[k];
+      }
+    });
+    const auto about_shift = [&](int64_t k, const Moments& about_centre) {
+      const Moments m = about_centre.About(static_cast<double>(centre[k]) - shift[k], count);
+      sum[k] = m.sum;
+      squares[k] = m.squares;
+    };
+    std::atomic<bool> far = false;
+    Sums(images, {centre}, partial, [&](int64_t k, double sum0, double sum1) {
+      const Moments m{sum0, sum1};
+      about_shift(k, m);
+      if (!m.Far(count)) return;
+      centre[k] += static_cast<float>(m.sum / count);
+      far = true;
+    });
+    if (far)
+      Sums(images, {centre}, partial, [&](int64_t k, double sum0, double sum1) { about_shift(k, {sum0, sum1}); });
+  }
+
+  template <class T>
+  float SampleMean(const void* images, int64_t k) const {
+    const T* x = static_cast<const T*>(images) + k * v_.inner;
+    float mean = 0;
+    for (const int64_t at : samples_) mean += static_cast<float>(x[at]) / samples_.size();
+    return mean;
+  }
+
+  // Calls result(channel, sum0, sum1) for each channel, from several threads.
+  template <class F>
+  void Sums(const Images& images, const ChannelVectors& vectors, float* partial, const F& result) {
+    const int64_t c = v_.channels;
     if (v_.inner > 1) {
       ParallelFor(c, kGrain / (v_.count() + 1) + 1, [&](int64_t begin, int64_t end) {
         for (int64_t k = begin; k < end; ++k) {
           double sums[2];
           if (bf16_)
-            HWY_DYNAMIC_DISPATCH(ReducePlanesBF16)(terms_, v_, x, dy, vectors, k, sums);
+            HWY_DYNAMIC_DISPATCH(ReducePlanesBF16)(terms_, v_, images.x, images.dy, vectors, k, sums);
           else
-            HWY_DYNAMIC_DISPATCH(ReducePlanesF32)(terms_, v_, x, dy, vectors, k, sums);
-          result0[k] = static_cast<float>(sums[0]);
-          result1[k] = static_cast<float>(grad ? sums[1] * rstd[k] : sums[1]);
+            HWY_DYNAMIC_DISPATCH(ReducePlanesF32)(terms_, v_, images.x, images.dy, vectors, k, sums);
+          result(k, sums[0], sums[1]);
         }
       });
-      return absl::OkStatus();
+      return;
     }
     ParallelFor(chunks_, 1, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
         const int64_t from = v_.outer * t / chunks_, to = v_.outer * (t + 1) / chunks_;
+        float* sums = partial + t * 2 * c;
         if (bf16_)
-          HWY_DYNAMIC_DISPATCH(ReduceRowsBF16)(terms_, v_, x, dy, vectors, partial + t * 2 * c, from, to);
+          HWY_DYNAMIC_DISPATCH(ReduceRowsBF16)(terms_, v_, images.x, images.dy, vectors, sums, from, to);
         else
-          HWY_DYNAMIC_DISPATCH(ReduceRowsF32)(terms_, v_, x, dy, vectors, partial + t * 2 * c, from, to);
+          HWY_DYNAMIC_DISPATCH(ReduceRowsF32)(terms_, v_, images.x, images.dy, vectors, sums, from, to);
       }
     });
     for (int64_t k = 0; k < c; ++k) {
@@ -285,18 +360,16 @@ class ReduceKernel : public Kernel {
         s0 += partial[t * 2 * c + k];
         s1 += partial[t * 2 * c + c + k];
       }
-      result0[k] = static_cast<float>(s0);
-      result1[k] = static_cast<float>(grad ? s1 * rstd[k] : s1);
+      result(k, s0, s1);
     }
-    return absl::OkStatus();
   }
 
- private:
-  static constexpr int64_t kMaxChunks = 64;
+  static constexpr int64_t kMaxChunks = 64, kSamples = 8;
   const Channels v_;
   const bool bf16_;
   const Terms terms_;
   int64_t chunks_ = 0;
+  std::vector<int64_t> samples_;  // a few elements of the first channel, evenly apart
 };
 
 // Apply: inputs x, mean, rstd, scale, bias. Gradient: dy, x, mean, rstd, scale, through a relu bias, then dbias and

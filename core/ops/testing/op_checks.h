@@ -30,8 +30,9 @@ Status CheckInPlace(const OpDef& op, const Sample& sample);
 // The calls of an operator in an element type: the sample, and where it may be as many times as long; none where the
 // operator does not allow the type or is a composite.
 std::vector<Call> SampleCalls(const OpDef& op, const Sample& sample, DType dtype, absl::Span<const int64_t> times);
-// The reference in f64 on the same values; and whether outputs are as near to it as their types allow.
+// The reference in f64 on the same values; and whether outputs are as near to it as their types allow, f64 ones within
+// `f64_tolerance`.
 StatusOr<std::vector<Memory>> Truth(const Call& call, const std::vector<Memory>& inputs);
-Status ExpectTruth(const std::vector<Memory>& got, const std::vector<Memory>& truth);
+Status ExpectTruth(const std::vector<Memory>& got, const std::vector<Memory>& truth, double f64_tolerance = 1e-9);
 
 }  // namespace mslua::testing
