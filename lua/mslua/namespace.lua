@@ -33,7 +33,6 @@ local moved = {
   ["ms.ops.prod"] = "ms.ops.reduce_prod(x, axis)",
   ["ms.ops.max"] = "ms.ops.reduce_max(x, axis) of one tensor, ms.ops.maximum(a, b) of two",
   ["ms.ops.min"] = "ms.ops.reduce_min(x, axis) of one tensor, ms.ops.minimum(a, b) of two",
-  ["ms.ops.where"] = "ms.ops.select(condition, x, y)",
   ["ms.ops.topk"] = "ms.ops.top_k(x, k)",
   ["ms.ops.argsort"] = "the second result of ms.ops.sort(x, axis)",
   ["ms.ops.interpolate"] = "ms.nn.Upsample",

@@ -104,7 +104,7 @@ case("a function that ends in a cell's call",
 construct("product in the head", "  return ops.matmul(x, self.head.bias)  --@\n",
           "MatMul: x is float32[8, 4] and w is float32[3]: 4 columns against 3 rows")
 construct("unknown operator", "  return ops.Relu(x)  --@\n", "there is no ms.ops.Relu (did you mean 'ReLU'?)")
-construct("operator of another library", "  return ops.where(x, x, x)  --@\n", "ms.ops.select(condition, x, y)")
+construct("operator of another library", "  return ops.topk(x, 2)  --@\n", "ms.ops.top_k(x, k)")
 construct("unknown method of a tensor", "  return x:vew(8, 4)  --@\n", "a tensor has no field or method 'vew'")
 construct("reshape that does not fit", "  return x:reshape(3, 5)  --@\n", "f32[8,4] has 32 elements, [3,5] has 15")
 construct("axis out of range", "  return ops.softmax(x, 3)  --@\n", "axis 3 is out of range for 2 dimensions")
