@@ -13,6 +13,21 @@ namespace {
 
 constexpr int64_t kGrain = 16384;  // elements that are worth a thread
 
+// Sums along kRows rows of `size` elements side by side, so that no sum waits for the one before it.
+template <int kRows, class T>
+void SumRows(const T* x, T* y, int64_t size, bool exclusive, bool reverse) {
+  using C = ComputeType<T>;
+  C sums[kRows] = {};
+  for (int64_t i = 0; i < size; ++i) {
+    const int64_t k = reverse ? size - 1 - i : i;
+    for (int r = 0; r < kRows; ++r) {
+      const C before = sums[r];
+      sums[r] += static_cast<C>(x[r * size + k]);
+      y[r * size + k] = static_cast<T>(exclusive ? before : sums[r]);
+    }
+  }
+}
+
 // Sums of 16-bit floats are kept in f32.
 template <class T>
 void Sum(const OpCall& c) {
@@ -21,6 +36,16 @@ void Sum(const OpCall& c) {
   const bool exclusive = c.attrs.Bool("exclusive"), reverse = c.attrs.Bool("reverse");
   const T* x = c.inputs[0].as<T>();
   T* y = c.outputs[0].as<T>();
+  if (v.inner == 1) {
+    constexpr int kRows = 8;
+    ParallelFor(v.outer, kGrain / std::max<int64_t>(1, v.size) + 1, [&](int64_t begin, int64_t end) {
+      int64_t row = begin;
+      for (; row + kRows <= end; row += kRows)
+        SumRows<kRows>(x + row * v.size, y + row * v.size, v.size, exclusive, reverse);
+      for (; row < end; ++row) SumRows<1>(x + row * v.size, y + row * v.size, v.size, exclusive, reverse);
+    });
+    return;
+  }
   constexpr int64_t kColumns = 64;  // sums that are kept side by side
   const int64_t shares = (v.inner + kColumns - 1) / kColumns;
   const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, v.size * std::min(kColumns, v.inner)));
@@ -88,6 +113,7 @@ MSLUA_OPERATOR(cumsum) {
   });
   op.InPlace(0, 0);
   op.AddSample({{{DType::kF32, {3, 5}}}});
+  op.AddSample({{{DType::kF32, {19, 5}}}, {{"exclusive", true}, {"reverse", true}}});
   op.AddSample({{{DType::kF32, {2, 3, 5}}}, {{"axis", int64_t{1}}, {"exclusive", true}}});
   op.AddSample({{{DType::kF32, {4, 3}}}, {{"axis", int64_t{0}}, {"reverse", true}}});
   return {op};

@@ -121,10 +121,26 @@ HWY_INLINE V Power(D d, V x, V y) {
   return hn::Load(d, power);
 }
 
+// Powers with an exponent for which there are better ways; whether `y` is one of those.
+bool FixedPower(int64_t n, Operand a, float y, float* out) {
+  // pow has no -0 and no NaN of -inf, as the root has.
+  const auto root = [](D d, V x) {
+    const V infinity = hn::Inf(d);
+    return hn::IfThenElse(hn::Eq(x, hn::Neg(infinity)), infinity, hn::Sqrt(hn::Add(x, hn::Zero(d))));
+  };
+  if (y == 2) return Map(n, a, out, [](D, V x) { return hn::Mul(x, x); }), true;
+  if (y == 3) return Map(n, a, out, [](D, V x) { return hn::Mul(hn::Mul(x, x), x); }), true;
+  if (y == 4) return Map(n, a, out, [](D, V x) { return hn::Mul(hn::Mul(x, x), hn::Mul(x, x)); }), true;
+  if (y == -1) return Map(n, a, out, [](D d, V x) { return hn::Div(hn::Set(d, 1), x); }), true;
+  if (y == -2) return Map(n, a, out, [](D d, V x) { return hn::Div(hn::Set(d, 1), hn::Mul(x, x)); }), true;
+  if (y == 0.5f) return Map(n, a, out, root), true;
+  if (y == -0.5f) return Map(n, a, out, [&](D d, V x) { return hn::Div(hn::Set(d, 1), root(d, x)); }), true;
+  return false;
+}
+
 // Runs one instruction over `n` elements and up to two vectors.
 void RunInstr(ScalarOp op, int64_t n, Operand a, Operand b, Operand c, float* out) {
-  const bool squares = op == ScalarOp::kPow && b.scalar && *b.data == 2.0f;
-  if (squares) return Map(n, a, out, [](D, V x) { return hn::Mul(x, x); });
+  if (op == ScalarOp::kPow && b.scalar && FixedPower(n, a, *b.data, out)) return;
   if (op == kMulAdd) return Map(n, a, b, c, out, [](D, V x, V y, V z) { return hn::MulAdd(x, y, z); });
   if (op == kMulSub) return Map(n, a, b, c, out, [](D, V x, V y, V z) { return hn::MulSub(x, y, z); });
   if (op == kNegMulAdd) return Map(n, a, b, c, out, [](D, V x, V y, V z) { return hn::NegMulAdd(x, y, z); });
@@ -314,7 +330,8 @@ std::vector<ScalarInstr> TileProgram::Lower(const ScalarProgram& program) {
 }
 
 // Slots: inputs first, then constants, then tiles that instructions share once their last reader is past. A result's
-// tile is its own, since it may be the output's memory.
+// tile is its own, since it may be the output's memory. What is made of numbers alone is a number, in a slot of its
+// own.
 void TileProgram::Schedule(const std::vector<ScalarInstr>& code, const std::vector<int32_t>& results) {
   const int32_t count = static_cast<int32_t>(code.size());
   std::vector<int32_t> slot(count, -1), last_use(count, -1), tile_instr(count, -1);
@@ -349,13 +366,19 @@ void TileProgram::Schedule(const std::vector<ScalarInstr>& code, const std::vect
     if (arity == 0) continue;
     TileInstr t;
     t.op = i.op;
-    tile_instr[v] = static_cast<int32_t>(code_.size());
     for (int k = 0; k < 3; ++k) t.args[k] = k < arity ? slot[i.args[k]] : -1;
+    if (std::all_of(t.args, t.args + arity, [this](int32_t s) { return slot_is_scalar_[s]; })) {
+      t.out = slot[v] = slots_++;
+      slot_is_scalar_.push_back(true);
+      numbers_.push_back(t);
+      continue;
+    }
+    tile_instr[v] = static_cast<int32_t>(code_.size());
     // An operand's tile may be the result's: instructions read an element before they write it.
     for (int k = 0; k < arity; ++k) {
       const int32_t a = i.args[k];
       if (code[a].op == ScalarOp::kInput) inputs_[code[a].args[0]].last_read = tile_instr[v];
-      if (last_use[a] == v && TileArity(code[a].op) > 0 &&
+      if (last_use[a] == v && TileArity(code[a].op) > 0 && !slot_is_scalar_[slot[a]] &&
           std::find(free_slots.begin(), free_slots.end(), slot[a]) == free_slots.end()) {
         free_slots.push_back(slot[a]);
       }
@@ -495,6 +518,10 @@ void TileProgram::RunRange(const void* const* inputs, void* const* outputs, floa
     LoadDense(inputs_[i].dtype, inputs[i], 0, 1, &value);
     set(inputs_[i].slot, value);
   }
+  const auto run = [&](const std::vector<TileInstr>& code, int64_t n) {
+    HWY_DYNAMIC_DISPATCH(RunCode)(code.data(), static_cast<int64_t>(code.size()), n, read, scalar, write);
+  };
+  run(numbers_, kTilePadding);
   const bool whole = end - begin >= kTileElements;  // else there is no tile that could go there
   bool streams = false;
   for (size_t o = 0; o < results_.size(); ++o) {
@@ -532,7 +559,7 @@ void TileProgram::RunRange(const void* const* inputs, void* const* outputs, floa
       write[s] = n == kTileElements ? static_cast<float*>(outputs[o]) + at : tiles + s * kTileFloats;
       read[s] = write[s];
     }
-    HWY_DYNAMIC_DISPATCH(RunCode)(code_.data(), static_cast<int64_t>(code_.size()), n, read, scalar, write);
+    run(code_, n);
     for (size_t o = 0; o < results_.size(); ++o) {
       const int32_t s = results_[o];
       if (direct[o] && n == kTileElements) continue;

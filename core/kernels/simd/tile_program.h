@@ -66,6 +66,7 @@ class TileProgram {
   std::vector<bool> result_kept_;
   std::vector<std::pair<int32_t, float>> constants_;  // slots that hold one number
   std::vector<bool> slot_is_scalar_;
+  std::vector<TileInstr> numbers_;  // run once, before any tile
   std::vector<TileInstr> code_;
   int64_t elements_ = 0;
   int64_t grain_ = 0;

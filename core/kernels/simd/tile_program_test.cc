@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/aligned_memory.h"
 #include "core/ops/testing/instruction_sets.h"
 #include "gtest/gtest.h"
@@ -87,6 +88,26 @@ TEST(TileProgram, Edges) {
   for (const char* function : {"erf(x)", "expm1(x)"}) EXPECT_TRUE(std::signbit(Compute(function, x)[1])) << function;
 }
 
+// Exponents that are numbers have their own ways.
+TEST(TileProgram, FixedPowersAreTheLibrarys) {
+  const std::vector<float> x = {0,    -0.0f, 1,     -1,     0.3f, -0.7f, 1.7f,         -2.5f,
+                                3e9f, -3e9f, 1e-9f, 1e-18f, kInf, -kInf, std::nanf("")};
+  for (const float y : {2.0f, 3.0f, 4.0f, -1.0f, -2.0f, 0.5f, -0.5f, 1.5f, -3.0f, 0.0f, 1.0f}) {
+    const std::vector<float> got = Compute(absl::StrCat("pow(x, ", y, ")"), x);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const float want = std::pow(x[i], y);
+      SCOPED_TRACE(absl::StrCat(x[i], " to the power of ", y));
+      EXPECT_EQ(std::isnan(got[i]), std::isnan(want));
+      EXPECT_EQ(std::signbit(got[i]) && want == want, std::signbit(want) && want == want);
+      if (std::isfinite(want) && want != 0) {
+        EXPECT_NEAR(got[i] / want, 1, 4e-7);
+      } else if (want == want) {
+        EXPECT_EQ(got[i], want);
+      }
+    }
+  }
+}
+
 TEST(TileProgram, PowersOfZerosKeepTheirSigns) {
   const std::vector<float> y = Compute("pow(x, -1)", {0, -0.0f, -0.0f, 0, 0, -0.0f});
   EXPECT_EQ(y, (std::vector<float>{kInf, -kInf, -kInf, kInf, kInf, -kInf}));
@@ -133,6 +154,27 @@ TEST(TileProgram, NanStays) {
   for (const char* name :
        {"exp", "erf", "tanh", "sigmoid", "log", "log1p", "expm1", "sin", "cos", "sqrt", "abs", "neg", "sign"}) {
     for (const float y : Compute(std::string(name) + "(x)", x)) ASSERT_TRUE(std::isnan(y)) << name;
+  }
+}
+
+// Formulas of numbers alone, as operands, as results, and read by several.
+TEST(TileProgram, NumbersAreComputedOnce) {
+  const auto parsed = ParseFormula({"x * pow(b, 3 - 1) + sqrt(b)", "pow(b, 3 - 1) - 1"}, {{"x", "b"}, {}});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  for (const int64_t n : {1, 5, 700}) {
+    const TensorType type{DType::kF32, {n}};
+    const TileProgram program(*parsed, {type, {DType::kF32, {}}}, {type, type});
+    const AlignedMemory scratch = AllocateAligned(program.scratch_bytes());
+    std::vector<float> x(n), first(n), second(n);
+    for (int64_t i = 0; i < n; ++i) x[i] = static_cast<float>(i);
+    const float b = 4;
+    const void* const inputs[] = {x.data(), &b};
+    void* const outputs[] = {first.data(), second.data()};
+    program.Run(inputs, outputs, scratch.get());
+    for (int64_t i = 0; i < n; ++i) {
+      ASSERT_EQ(first[i], 16 * x[i] + 2) << i;
+      ASSERT_EQ(second[i], 15) << i;
+    }
   }
 }
 
