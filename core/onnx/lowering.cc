@@ -175,6 +175,20 @@ std::string FromChannelsFirst(Lowering& c, const std::string& x) {
   return ChannelsLast(c) ? c.Transpose(x, {0, 2, 3, 1}) : x;
 }
 
+void LowerImageProducts(Lowering& c, std::vector<float> left, std::vector<float> right) {
+  const TensorType& x = c.TypeIn();
+  const int64_t height = x.shape[ChannelsLast(c) ? 1 : 2], width = x.shape[ChannelsLast(c) ? 2 : 3];
+  const auto matrix = [&](const std::vector<float>& m, Shape shape) {
+    return c.Tensor({DType::kF32, std::move(shape)},
+                    std::string(reinterpret_cast<const char*>(m.data()), m.size() * sizeof(float)));
+  };
+  const std::string l = matrix(left, {static_cast<int64_t>(left.size()) / height, height});
+  const std::string r = matrix(right, {width, static_cast<int64_t>(right.size()) / width});
+  std::string v = ToChannelsFirst(c, x.dtype == DType::kF32 ? c.In(0) : c.Cast(c.In(0), DType::kF32));
+  v = FromChannelsFirst(c, c.Op("MatMul", {c.Op("MatMul", {l, v}), r}));
+  c.Result(x.dtype == DType::kF32 ? v : c.Cast(v, x.dtype));
+}
+
 void LowerReduction(Lowering& c, const std::string& op) {
   std::vector<int64_t> axes = c.attrs().Ints("axis");
   for (int64_t d = 0; axes.empty() && d < c.TypeIn().rank(); ++d) {

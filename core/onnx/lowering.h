@@ -91,6 +91,8 @@ void LowerFormula(Lowering& c);
 // Images of data_format NHWC as NCHW, and back.
 std::string ToChannelsFirst(Lowering& c, const std::string& x);
 std::string FromChannelsFirst(Lowering& c, const std::string& x);
+// The result is left x X x right for each image X of x [n, c, h, w], in data_format: left [p, h] and right [w, q].
+void LowerImageProducts(Lowering& c, std::vector<float> left, std::vector<float> right);
 // ReduceSum and others over the attribute `axis`, keep_dims as it says.
 void LowerReduction(Lowering& c, const std::string& op);
 

@@ -78,24 +78,9 @@ MSLUA_OPERATOR(adaptive_avg_pool2d) {
 
 // A product with the matrix of averages on each side: windows may differ in size and overlap.
 MSLUA_ONNX(adaptive_avg_pool2d) {
-  const Image x = Image::Of(c.TypeIn(), ChannelsLast(c.attrs())), y = Image::Of(c.TypeOut(), ChannelsLast(c.attrs()));
-  // [results, inputs], or its transpose.
-  const auto averages = [&](int64_t inputs, int64_t results, bool transposed) {
-    std::vector<float> m(static_cast<size_t>(inputs * results));
-    for (int64_t r = 0; r < results; ++r) {
-      const int64_t begin = r * inputs / results, end = ((r + 1) * inputs + results - 1) / results;
-      for (int64_t i = begin; i < end; ++i)
-        m[static_cast<size_t>(transposed ? i * results + r : r * inputs + i)] = 1.0f / static_cast<float>(end - begin);
-    }
-    const Shape shape = transposed ? Shape{inputs, results} : Shape{results, inputs};
-    return c.Tensor({DType::kF32, shape},
-                    std::string(reinterpret_cast<const char*>(m.data()), m.size() * sizeof(float)));
-  };
-  const DType type = c.TypeIn().dtype;
-  std::string v = onnx::ToChannelsFirst(c, type == DType::kF32 ? c.In(0) : c.Cast(c.In(0), DType::kF32));
-  v = c.Op("MatMul", {c.Op("MatMul", {averages(x.h, y.h, false), v}), averages(x.w, y.w, true)});
-  v = onnx::FromChannelsFirst(c, v);
-  c.Result(type == DType::kF32 ? v : c.Cast(v, type));
+  const auto p = Resolve(c.attrs(), c.TypeIn(), "output_size");
+  if (!p.ok()) return c.Fail(std::string(p.status().message()));
+  onnx::LowerImageProducts(c, p->rows.Matrix(false), p->columns.Matrix(true));
 }
 
 }  // namespace mslua

@@ -155,6 +155,8 @@ check.case("Upsample repeats pixels", function()
   local x = ms.Tensor({ 1, 2 }, ms.float32, { 1, 1, 1, 2 })
   check.equal(values(nn.Upsample { 2, 3 }(x))[1][1], { { 1, 1, 1, 2, 2, 2 }, { 1, 1, 1, 2, 2, 2 } })
   check.equal(values(ms.grad(function(v) return ops.reduce_sum(nn.Upsample(2)(v)) end)(x))[1][1], { { 4, 4 } })
+  check.equal(values(nn.Upsample({ 1, 2 }, "bilinear")(x))[1][1], { { 1, 1.25, 1.75, 2 } })
+  check.fails('align_corners is for mode "bilinear"', nn.Upsample, 2, { align_corners = true })
 end)
 
 check.case("one matrix multiplies every row of a batch", function()

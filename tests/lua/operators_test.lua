@@ -123,6 +123,28 @@ check.case("numbers of 16 bits stay below the end of their range", function()
   end
 end)
 
+check.case("images in any other size", function()
+  local x = ms.Tensor { { { { 0, 4 }, { 8, 12 } } } }
+  local function of(name, size, more)
+    local named = { size = size }
+    for k, v in pairs(more or {}) do named[k] = v end
+    return ops[name](x, named):totable()[1][1]
+  end
+  local half, corners = { half_pixel_centers = true }, { align_corners = true }
+  check.equal(of("resize_bilinear", { 1, 4 }), { { 0, 2, 4, 4 } })
+  check.equal(of("resize_bilinear", { 1, 4 }, half), { { 4, 5, 7, 8 } })
+  check.equal(of("resize_bilinear", { 3, 3 }, corners), { { 0, 2, 4 }, { 4, 6, 8 }, { 8, 10, 12 } })
+  check.equal(of("resize_bilinear", 1, half), { { 6 } })
+  check.equal(of("resize_nearest", { 3, 1 }), { { 0 }, { 0 }, { 8 } })
+  check.equal(of("resize_nearest", { 3, 1 }, half), { { 4 }, { 12 }, { 12 } })
+  check.equal(of("resize_nearest", { 3, 1 }, corners), { { 0 }, { 8 }, { 8 } })
+  check.equal(ops.ResizeBilinearV2 { size = { 3, 3 }, align_corners = true }(x):totable()[1][1][2], { 4, 6, 8 })
+  check.fails("align_corners and half_pixel_centers exclude each other", ops.resize_bilinear, x,
+    { size = 3, align_corners = true, half_pixel_centers = true })
+  check.fails("without pixels", ops.resize_nearest, ms.zeros { 1, 1, 0, 2 }, { size = 3 })
+  check.fails("attribute 'size' is required", ops.resize_nearest, x)
+end)
+
 check.case("collectives of one rank", function()
   local one, x = { group = { 0 } }, ms.Tensor { 1, 2 }
   check.equal(ops.all_reduce_wait(x, one):totable(), { 1, 2 })

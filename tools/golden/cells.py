@@ -204,6 +204,10 @@ def pools():
         for size, ours in ((1, 1), ((4, 3), [4, 3]), ((5, None), [5, -1]), ((None, 10), [-1, 10])):
             name = "Adaptive%sPool2d" % kind
             yield layer(getattr(nn, name)(size), name, sizes[2], output_size=ours)
+    yield layer(nn.Upsample(scale_factor=(2, 3)), "Upsample", sizes[2], scale_factor=[2, 3])
+    for corners in False, True:
+        yield layer(nn.Upsample(scale_factor=(3, 2), mode="bilinear", align_corners=corners), "Upsample", sizes[2],
+                    scale_factor=[3, 2], mode="bilinear", align_corners=corners)
 
 
 def activations():

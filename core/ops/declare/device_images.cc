@@ -16,8 +16,15 @@ std::string Table(const std::string& name, const std::vector<double>& values) {
 }
 
 std::string AxisTables(const std::string& axis, const AverageAxis& a) {
-  return absl::StrCat(Table("begin_" + axis, a.begin), Table("end_" + axis, a.end),
-                      Table("scale_" + axis, a.result_scale), Table("weight_" + axis, a.source_scale));
+  std::string weight = "source_" + axis + "[s]";
+  std::string tables = absl::StrCat(Table("begin_" + axis, a.begin), Table("end_" + axis, a.end),
+                                    Table("scale_" + axis, a.result_scale), Table("source_" + axis, a.source_scale));
+  if (!a.result_at.empty()) {
+    absl::StrAppend(&tables, Table("result_at_" + axis, a.result_at), Table("source_at_" + axis, a.source_at));
+    const std::string distance = absl::StrCat("result_at_", axis, "[i] - source_at_", axis, "[s]");
+    absl::StrAppend(&weight, " * (1 - (", distance, " < 0 ? -(", distance, ") : ", distance, "))");
+  }
+  return absl::StrCat(tables, "  const auto weight_", axis, " = [&](i64 i, i64 s) { return ", weight, "; };\n");
 }
 
 }  // namespace
@@ -56,7 +63,7 @@ DeviceProgram AveragePoolOnDevice(const AveragePooling& p, DType t) {
   C sum = 0;
   for (i64 r = begin_h[h]; r < end_h[h]; ++r) {
     for (i64 s = begin_w[w]; s < end_w[w]; ++s)
-      sum += (C)(weight_h[r] * weight_w[s]) * (C)Get(x0[n * x_n + c * x_c + r * x_h + s * x_w]);
+      sum += (C)(weight_h(h, r) * weight_w(w, s)) * (C)Get(x0[n * x_n + c * x_c + r * x_h + s * x_w]);
   }
   Set(y0[i], sum * (C)(scale_h[h] * scale_w[w]));
 )cuda")));

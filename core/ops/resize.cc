@@ -1,0 +1,113 @@
+#include "core/kernels/simd/average_pool.h"
+#include "core/onnx/lowering.h"
+#include "core/ops/declare/device_images.h"
+#include "core/ops/define.h"
+
+namespace mslua {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+// The map of a call. `size`: the attribute that says the other side's height and width.
+StatusOr<AveragePooling> Resolve(const Attrs& attrs, const TensorType& x, absl::string_view size, bool linear) {
+  if (x.rank() != 4) return absl::InvalidArgumentError("expected 4 dimensions");
+  ASSIGN_OR_RETURN(const auto other, Pair(attrs, size));
+  const Image image = Image::Of(x, ChannelsLast(attrs));
+  if (image.h < 1 || image.w < 1)
+    return absl::InvalidArgumentError("images without pixels have no size to resize from");
+  RETURN_IF_ERROR(CheckAverages({image.h, image.w, other[0], other[1]}));
+  const ResizeRule rule{linear, attrs.Bool("align_corners"), attrs.Bool("half_pixel_centers")};
+  if (rule.align_corners && rule.half_pixel_centers)
+    return absl::InvalidArgumentError("align_corners and half_pixel_centers exclude each other");
+  if (size == "input_size") {
+    return AveragePooling{image.n, image.c, image.channels_last, ResizeAxis(other[0], image.h, rule),
+                          ResizeAxis(other[1], image.w, rule)}
+        .Transposed();
+  }
+  return AveragePooling{image.n, image.c, image.channels_last, ResizeAxis(image.h, other[0], rule),
+                        ResizeAxis(image.w, other[1], rule)};
+}
+
+OpDef Define(std::string name, std::string input, std::string size, bool linear) {
+  OpDef op(std::move(name));
+  op.Input(input);
+  op.Required(size, AttrKind::kInts, "one number or (height, width)");
+  op.Attr("align_corners", AttrKind::kBool, false,
+          "true: the first and the last pixels of both images lie on each other; PyTorch's align_corners")
+      .Attr("half_pixel_centers", AttrKind::kBool, false,
+            "true: positions are those of the pixels' centres; PyTorch's with align_corners false");
+  op.Choice("data_format", {"NCHW", "NHWC"}, "the order of the dimensions");
+  op.Rule([](const Attrs& a, absl::Span<const TensorType>) -> std::string {
+    return ChannelsLast(a) ? "n !h !w c -> n !p !q c" : "n c !h !w -> n c !p !q";
+  });
+  op.Infer([=](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
+    ASSIGN_OR_RETURN(const AveragePooling p, Resolve(a, in[0], size, linear));
+    return std::vector<TensorType>{{in[0].dtype, p.result().shape()}};
+  });
+  op.Reference([=](const OpCall& c) {
+    ASSIGN_OR_RETURN(const AveragePooling p, Resolve(c.attrs, c.inputs[0].type, size, linear));
+    ReferenceAveragePool(p, c.inputs[0].type.dtype, c.inputs[0].data, c.outputs[0].data);
+    return absl::OkStatus();
+  });
+  op.OnDevice([=](const OpSpec& s) -> StatusOr<DeviceProgram> {
+    ASSIGN_OR_RETURN(const AveragePooling p, Resolve(s.attrs, s.inputs[0], size, linear));
+    return AveragePoolOnDevice(p, s.inputs[0].dtype);
+  });
+  op.Fast(HighwayAveragePool([=](const OpSpec& s) { return Resolve(s.attrs, s.inputs[0], size, linear); }));
+  return op;
+}
+
+// The gradient of either operator is the other one's kind, with x's sizes.
+GradFn GradThrough(std::string op, std::string size) {
+  return [op, size](GradContext& c) {
+    const Image x = Image::Of(c.g.TypeOf(c.x(0)), ChannelsLast(c.attrs));
+    Attrs attrs = {{size, Ints{x.h, x.w}}};
+    for (const char* name : {"align_corners", "half_pixel_centers", "data_format"})
+      attrs.Set(name, *c.attrs.Find(name));
+    return std::vector<Value>{c.g.Op(op, {c.dy[0]}, attrs)};
+  };
+}
+
+// An operator and its gradient.
+std::vector<OpDef> Resize(const std::string& name, bool linear, const char* class_name, const char* doc) {
+  const std::string back = name + "_grad";
+  OpDef op = Define(name, "x", "size", linear);
+  op.Class(class_name).Doc(doc).Grad(GradThrough(back, "input_size"));
+  op.AddSample({{{DType::kF32, {2, 3, 3, 4}}}, {{"size", Ints{6, 9}}, {"half_pixel_centers", true}}});
+  op.AddSample({{{DType::kF32, {2, 3, 5, 4}}}, {{"size", Ints{7, 3}}}});
+  op.AddSample(
+      {{{DType::kF32, {2, 5, 7, 19}}}, {{"size", Ints{8, 4}}, {"align_corners", true}, {"data_format", "NHWC"}}});
+
+  OpDef grad = Define(back, "dy", "input_size", linear);
+  grad.Doc("The gradient of " + name + ": dy [n, c, p, q] gives [n, c, h, w].").Outputs({"dx"});
+  grad.Grad(GradThrough(name, "size"));
+  grad.AddSample({{{DType::kF32, {2, 3, 6, 9}}}, {{"input_size", Ints{3, 4}}, {"half_pixel_centers", true}}});
+  grad.AddSample({{{DType::kF32, {2, 3, 2, 19}}}, {{"input_size", Ints{5, 7}}, {"data_format", "NHWC"}}});
+  return {op, grad};
+}
+
+void Lower(onnx::Lowering& c, bool linear) {
+  const auto p = Resolve(c.attrs(), c.TypeIn(), "size", linear);
+  if (!p.ok()) return c.Fail(std::string(p.status().message()));
+  onnx::LowerImageProducts(c, p->rows.Matrix(false), p->columns.Matrix(true));
+}
+
+}  // namespace
+
+MSLUA_OPERATOR(resize) {
+  std::vector<OpDef> all =
+      Resize("resize_bilinear", true, "ResizeBilinearV2",
+             "Images x [n, c, h, w] in another size, [n, c, p, q]: each pixel lies between two rows "
+             "and two columns of x and is interpolated linearly. Smaller images are not smoothed.");
+  for (OpDef& op :
+       Resize("resize_nearest", false, "ResizeNearestNeighborV2",
+              "Images x [n, c, h, w] in another size, [n, c, p, q]: each pixel is a copy of one of x, whose "
+              "position is rounded down, with align_corners to the nearest."))
+    all.push_back(std::move(op));
+  return all;
+}
+
+MSLUA_ONNX(resize_bilinear) { Lower(c, true); }
+MSLUA_ONNX(resize_nearest) { Lower(c, false); }
+
+}  // namespace mslua
