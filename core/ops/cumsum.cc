@@ -13,10 +13,14 @@ namespace {
 
 constexpr int64_t kGrain = 16384;  // elements that are worth a thread
 
+// What sums are kept in. A long row's sum in f32 would stop growing.
+template <class T>
+using SumType = std::conditional_t<std::is_integral_v<T>, T, double>;
+
 // Sums along kRows rows of `size` elements side by side, so that no sum waits for the one before it.
 template <int kRows, class T>
 void SumRows(const T* x, T* y, int64_t size, bool exclusive, bool reverse) {
-  using C = ComputeType<T>;
+  using C = SumType<T>;
   C sums[kRows] = {};
   for (int64_t i = 0; i < size; ++i) {
     const int64_t k = reverse ? size - 1 - i : i;
@@ -28,10 +32,9 @@ void SumRows(const T* x, T* y, int64_t size, bool exclusive, bool reverse) {
   }
 }
 
-// Sums of 16-bit floats are kept in f32.
 template <class T>
 void Sum(const OpCall& c) {
-  using C = ComputeType<T>;
+  using C = SumType<T>;
   const AxisView v = AxisView::Of(c.inputs[0].type.shape, c.attrs.Int("axis"));
   const bool exclusive = c.attrs.Bool("exclusive"), reverse = c.attrs.Bool("reverse");
   const T* x = c.inputs[0].as<T>();
@@ -98,9 +101,9 @@ MSLUA_OPERATOR(cumsum) {
     const AxisView v = AxisView::Of(spec.inputs[0].shape, spec.attrs.Int("axis"));
     return OneStep(EachElement(
         v.outer * v.inner,
-        absl::StrCat("  typedef ", DeviceComputeType(spec.inputs[0].dtype), " C;\n", Constant("size", v.size),
-                     Constant("inner", v.inner), "  constexpr bool exclusive = ", spec.attrs.Bool("exclusive"),
-                     ", reverse = ", spec.attrs.Bool("reverse"), ";\n", R"cuda(
+        absl::StrCat("  typedef ", IsFloat(spec.inputs[0].dtype) ? "double" : DeviceComputeType(spec.inputs[0].dtype),
+                     " C;\n", Constant("size", v.size), Constant("inner", v.inner), "  constexpr bool exclusive = ",
+                     spec.attrs.Bool("exclusive"), ", reverse = ", spec.attrs.Bool("reverse"), ";\n", R"cuda(
   const i64 first = i / inner * size * inner + i % inner;
   C sum = 0;
   for (i64 k = 0; k < size; ++k) {

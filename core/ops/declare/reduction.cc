@@ -99,12 +99,13 @@ HWY_INLINE float ReduceLanes(V32 v) {
   return hn::GetLane(total);
 }
 
-// The reduction of a contiguous run; in stretches short enough for f32.
+// The reduction of a contiguous run; in stretches short enough for f32, whose sums are added in f64.
 template <Reduction kKind, class T>
 float ReduceRunOf(const T* x, int64_t n) {
   constexpr int64_t kStretch = 4096;
   const int64_t lanes = hn::Lanes(F32());
   V32 total = StartVector<kKind>();
+  double sum = 0;
   for (int64_t at = 0; at < n; at += kStretch) {
     const int64_t end = HWY_MIN(n, at + kStretch);
     V32 part[4];
@@ -120,8 +121,14 @@ float ReduceRunOf(const T* x, int64_t n) {
       if (static_cast<int64_t>(k) < lanes) v = hn::IfThenElse(hn::FirstN(F32(), k), v, StartVector<kKind>());
       part[0] = Join<kKind>(part[0], v);
     });
-    total = Join<kKind>(total, Join<kKind>(Join<kKind>(part[0], part[1]), Join<kKind>(part[2], part[3])));
+    const V32 all = Join<kKind>(Join<kKind>(part[0], part[1]), Join<kKind>(part[2], part[3]));
+    if (kKind == Reduction::kSum) {
+      sum += ReduceLanes<kKind>(all);
+    } else {
+      total = Join<kKind>(total, all);
+    }
   }
+  if (kKind == Reduction::kSum) return static_cast<float>(sum);
   return ReduceLanes<kKind>(total);
 }
 
@@ -302,8 +309,8 @@ class FastReduction : public Kernel {
       for (int64_t k = begin; k < end; ++k)
         partial[k] = ReduceRun(kKind, x + k * kGrain, std::min(kGrain, count_ - k * kGrain));
     });
-    float total = partial[0];
-    for (int64_t k = 1; k < Chunks(); ++k) total = Combine<kKind>(total, partial[k]);
+    double total = partial[0];
+    for (int64_t k = 1; k < Chunks(); ++k) total = Combine<kKind, double>(total, partial[k]);
     y[0] = static_cast<T>(total);
   }
 
