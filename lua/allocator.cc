@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "core/base/aligned_memory.h"
+
 namespace mslua {
 namespace {
 
@@ -46,7 +48,7 @@ std::shared_ptr<void> TensorAllocator::Allocate(int64_t bytes) {
     bin.blocks.pop_back();
     kept_ -= size;
   } else {
-    block = std::aligned_alloc(64, static_cast<size_t>((size + 63) / 64 * 64));
+    block = AllocateAligned(size).release();
     if (block == nullptr) return nullptr;
   }
   live_ += size;
