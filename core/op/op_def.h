@@ -117,6 +117,7 @@ struct OpDef {
   bool view = false;         // the output is the first input's memory under another type
   bool random = false;       // carries an attribute _rng, its stream of random numbers
   bool side_effect = false;  // not removed as dead, not merged as common
+  bool any_layout = false;   // as fast for "NCHW" as for "NHWC": alone it is no reason for channels-last images
   bool elementwise = false;  // any output may lie over any input of its type: set where there is a formula
   Precision precision = Precision::kAsGiven;
   OwnBatch own_batch = OwnBatch::kNone;
@@ -228,6 +229,10 @@ struct OpDef {
   }
   OpDef& SideEffect() {
     side_effect = true;
+    return *this;
+  }
+  OpDef& AnyLayout() {
+    any_layout = true;
     return *this;
   }
   OpDef& Computes(Precision v) {

@@ -42,7 +42,7 @@ OpDef Define(std::string name, std::string input, std::string size) {
     ASSIGN_OR_RETURN(const AveragePooling p, Resolve(s.attrs, s.inputs[0], size));
     return AveragePoolOnDevice(p, s.inputs[0].dtype);
   });
-  op.Fast(HighwayAveragePool([size](const OpSpec& s) { return Resolve(s.attrs, s.inputs[0], size); }));
+  op.AnyLayout().Fast(HighwayAveragePool([size](const OpSpec& s) { return Resolve(s.attrs, s.inputs[0], size); }));
   return op;
 }
 

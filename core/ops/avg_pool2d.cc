@@ -85,7 +85,7 @@ MSLUA_OPERATOR(avg_pool2d) {
     ASSIGN_OR_RETURN(const AveragePooling p, OfForward(s.attrs, s.inputs[0]));
     return AveragePoolOnDevice(p, s.inputs[0].dtype);
   });
-  op.Fast(HighwayAveragePool([](const OpSpec& s) { return OfForward(s.attrs, s.inputs[0]); }));
+  op.AnyLayout().Fast(HighwayAveragePool([](const OpSpec& s) { return OfForward(s.attrs, s.inputs[0]); }));
   op.AddSample({{{DType::kF32, {2, 3, 7, 6}}}, {{"kernel_size", Ints{2}}, {"stride", Ints{2}}}});
   op.AddSample({{{DType::kF32, {2, 7, 6, 19}}},
                 {{"kernel_size", Ints{3}},
@@ -114,7 +114,7 @@ MSLUA_OPERATOR(avg_pool2d) {
     ASSIGN_OR_RETURN(const AveragePooling p, OfGrad(s.attrs, s.inputs[0]));
     return AveragePoolOnDevice(p, s.inputs[0].dtype);
   });
-  grad.Fast(HighwayAveragePool([](const OpSpec& s) { return OfGrad(s.attrs, s.inputs[0]); }));
+  grad.AnyLayout().Fast(HighwayAveragePool([](const OpSpec& s) { return OfGrad(s.attrs, s.inputs[0]); }));
   grad.AddSample(
       {{{DType::kF32, {2, 3, 3, 3}}}, {{"kernel_size", Ints{2}}, {"stride", Ints{2}}, {"input_size", Ints{7, 6}}}});
   grad.AddSample({{{DType::kF32, {2, 4, 3, 19}}},

@@ -53,7 +53,7 @@ OpDef Define(std::string name, std::string input, std::string size, bool linear)
     ASSIGN_OR_RETURN(const AveragePooling p, Resolve(s.attrs, s.inputs[0], size, linear));
     return AveragePoolOnDevice(p, s.inputs[0].dtype);
   });
-  op.Fast(HighwayAveragePool([=](const OpSpec& s) { return Resolve(s.attrs, s.inputs[0], size, linear); }));
+  op.AnyLayout().Fast(HighwayAveragePool([=](const OpSpec& s) { return Resolve(s.attrs, s.inputs[0], size, linear); }));
   return op;
 }
 

@@ -1,7 +1,7 @@
 // Channels-last layout. Operators with an attribute data_format are rewritten to "NHWC"; which of their tensors
 // that permutes follows from their factor rules under both values. Elementwise operators, broadcasts, reductions, and
 // what joins, slices and pads between them follow. Transposes stand where a chain begins or ends; those that move no
-// element are reshapes.
+// element are reshapes. A graph whose only operators on images are as fast in any layout stays as it is.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -211,8 +211,8 @@ class LayoutPass {
 }  // namespace
 
 Graph AssignLayout(const Graph& graph) {
-  const bool images =
-      std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& n) { return n.attrs.Has("data_format"); });
+  const bool images = std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                                  [](const Node& n) { return n.attrs.Has("data_format") && !n.op->any_layout; });
   return images ? LayoutPass(graph).Run() : graph;
 }
 

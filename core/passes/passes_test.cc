@@ -560,6 +560,15 @@ TEST(Layout, ConvolutionChainsAreChannelsLastAndEqual) {
   }
 }
 
+TEST(Layout, AveragesAloneStayAsTheyAre) {
+  GraphBuilder g;
+  const Value x = g.Input("x", kData, {DType::kF32, {2, 3, 8, 8}});
+  const Value y = g.Op("avg_pool2d", {x}, {{"kernel_size", Ints{2}}, {"stride", Ints{2}}});
+  g.Output("y", g.Op("resize_bilinear", {g.Op("relu", {y})}, {{"size", Ints{9}}}));
+  const Graph graph = *g.Finish();
+  EXPECT_EQ(ToString(AssignLayout(graph)), ToString(graph));
+}
+
 TEST(Layout, OnlyTheEndsOfAChainAreTransposed) {
   GraphBuilder g;
   const Value x = g.Input("x", kData, {DType::kF32, {2, 3, 8, 8}}),
