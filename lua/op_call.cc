@@ -179,6 +179,13 @@ StatusOr<int> Apply(lua_State* L, Session& session, absl::string_view name, cons
 StatusOr<int> CallOperator(lua_State* L, Session& session, const OpDef& op, int first, int last, Attrs attrs) {
   std::vector<int> operands;
   int at = first;
+  // An equation may stand before its tensors, as in other libraries.
+  const bool leads = at < last && last == lua_gettop(L) && lua_type(L, at) == LUA_TSTRING && op.inputs[0].variadic &&
+                     !op.attrs.empty() && op.attrs[0].kind == AttrKind::kString;
+  if (leads) {
+    lua_pushvalue(L, at);
+    lua_remove(L, at);
+  }
   for (size_t i = 0; i < UserInputs(op) && at <= last; ++i) {
     if (!op.inputs[i].variadic) {
       operands.push_back(at++);

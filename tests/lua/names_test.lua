@@ -76,6 +76,11 @@ check.case("a field that a tensor does not have", function()
   check.fails("there is no ms.nn.ModuleList: ms.nn.CellList", function() return ms.nn.ModuleList end)
   check.fails("there is no ms.no_grad: gradients are computed where", function() return ms.no_grad end)
   check.fails("there is no ms.ops.interpolate: ms.nn.Upsample", function() return ms.ops.interpolate end)
+  check.fails("there is no ms.ops.unsqueeze: ms.ops.expand_dims(x, axis)", function() return ms.ops.unsqueeze end)
+  local a, b = ms.Tensor { { -5, 3 }, { 4, 6 } }, ms.Tensor { { 3, 2 }, { 3, 4 } }
+  check.equal((a - ms.ops.floor(a / b) * b):totable(), { { 1, 1 }, { 1, 2 } })  -- what is said of ms.ops.mod
+  local signs = ms.ops.cast(ms.ops.greater(a, 0), ms.int32)
+  check.equal({ ms.ops.reduce_max(signs):item(), ms.ops.reduce_min(signs):item() }, { 1, 0 })  -- of any and all
 end)
 
 check.case("the keyword test can fail", function()
