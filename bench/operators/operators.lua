@@ -36,6 +36,12 @@ local cases = {
   { "sort [1024,1024]", { { 1024, 1024 } }, function(x) return (ops.sort(x)) end },
   { "matmul [4096,64] by [64,1]", { { 4096, 64 }, { 64, 1 } }, ops.matmul },
   { "matmul [8192,1024] by [1024,1]", { { 8192, 1024 }, { 1024, 1 } }, ops.matmul },
+  { "x^3 [1024,1024]", { { 1024, 1024 } }, function(x) return x ^ 3 end },
+  { "cumsum [1024,1024], along rows", { { 1024, 1024 } }, function(x) return ops.cumsum(x) end },
+  { "avg_pool2d [16,64,32,32] by 2, 2", { { 16, 64, 32, 32 } }, nn.AvgPool2d { kernel_size = 2, stride = 2 } },
+  { "adaptive_avg_pool2d [16,64,32,32] to 1", { { 16, 64, 32, 32 } }, nn.AdaptiveAvgPool2d(1) },
+  { "upsample [8,32,32,32] by 2, 2, nearest", { { 8, 32, 32, 32 } }, nn.Upsample(2) },
+  { "upsample [8,32,32,32] by 2, 2, bilinear", { { 8, 32, 32, 32 } }, nn.Upsample(2, "bilinear") },
 }
 
 ms.set_seed(1)

@@ -35,6 +35,10 @@ def cases(torch):
         (square, lambda x: torch.topk(x, 8)[0]), (square, lambda x: torch.topk(x, 256)[0]),
         (square, lambda x: torch.sort(x, stable=True)[0]),
         ([[4096, 64], [64, 1]], torch.matmul), ([[8192, 1024], [1024, 1]], torch.matmul),
+        (square, lambda x: x**3), (square, lambda x: torch.cumsum(x, 1)),
+        ([[16, 64, 32, 32]], lambda x: F.avg_pool2d(x, 2)), ([[16, 64, 32, 32]], lambda x: F.adaptive_avg_pool2d(x, 1)),
+        ([[8, 32, 32, 32]], lambda x: F.interpolate(x, scale_factor=2)),
+        ([[8, 32, 32, 32]], lambda x: F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)),
     ]
 
 
