@@ -24,9 +24,11 @@ void SumRows(const T* x, T* y, int64_t size, bool exclusive, bool reverse) {
   C sums[kRows] = {};
   for (int64_t i = 0; i < size; ++i) {
     const int64_t k = reverse ? size - 1 - i : i;
+    C terms[kRows];  // read first: a read waits for a write at the same place of another page
+    for (int r = 0; r < kRows; ++r) terms[r] = static_cast<C>(x[r * size + k]);
     for (int r = 0; r < kRows; ++r) {
       const C before = sums[r];
-      sums[r] += static_cast<C>(x[r * size + k]);
+      sums[r] += terms[r];
       y[r * size + k] = static_cast<T>(exclusive ? before : sums[r]);
     }
   }
@@ -40,7 +42,7 @@ void Sum(const OpCall& c) {
   const T* x = c.inputs[0].as<T>();
   T* y = c.outputs[0].as<T>();
   if (v.inner == 1) {
-    constexpr int kRows = 8;
+    constexpr int kRows = 2;  // of more, lines of rows and results fall in one set of the cache
     ParallelFor(v.outer, kGrain / std::max<int64_t>(1, v.size) + 1, [&](int64_t begin, int64_t end) {
       int64_t row = begin;
       for (; row + kRows <= end; row += kRows)
