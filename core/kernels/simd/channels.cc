@@ -319,6 +319,7 @@ class ReduceKernel : public Kernel {
       Sums(images, {centre}, partial, [&](int64_t k, double sum0, double sum1) { about_shift(k, {sum0, sum1}); });
   }
 
+  // The mean of the samples of channel `k`.
   template <class T>
   float SampleMean(const void* images, int64_t k) const {
     const T* x = static_cast<const T*>(images) + k * v_.inner;
