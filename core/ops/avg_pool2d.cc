@@ -1,7 +1,6 @@
 #include "absl/strings/str_cat.h"
-#include "core/kernels/simd/average_pool.h"
 #include "core/onnx/lowering.h"
-#include "core/ops/declare/device_images.h"
+#include "core/ops/declare/averages.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -45,9 +44,6 @@ void DeclarePool(OpDef& op) {
   DeclareWindow(op, false);
   op.Attr("count_include_pad", AttrKind::kBool, true,
           "elements of pad_mode 'pad' count as zeros; those of 'same' never count");
-  op.Rule([](const Attrs& a, absl::Span<const TensorType>) -> std::string {
-    return ChannelsLast(a) ? "n !h !w c -> n !p !q c" : "n c !h !w -> n c !p !q";
-  });
 }
 
 Attrs PoolAttrs(const Attrs& attrs) {
@@ -66,26 +62,13 @@ MSLUA_OPERATOR(avg_pool2d) {
       "The mean under each window: x [n, c, h, w] gives [n, c, p, q] (channels last with data_format 'NHWC').");
   op.Input("x");
   DeclarePool(op);
-  op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
-    ASSIGN_OR_RETURN(const AveragePooling p, OfForward(a, in[0]));
-    return std::vector<TensorType>{{in[0].dtype, p.result().shape()}};
-  });
+  DeclareAverages(op, OfForward);
   op.Grad([](GradContext& c) {
     const Image x = Image::Of(c.g.TypeOf(c.x(0)), ChannelsLast(c.attrs));
     Attrs attrs = PoolAttrs(c.attrs);
     attrs.Set("input_size", Ints{x.h, x.w});
     return std::vector<Value>{c.g.Op("avg_pool2d_grad", {c.dy[0]}, attrs)};
   });
-  op.Reference([](const OpCall& c) {
-    ASSIGN_OR_RETURN(const AveragePooling p, OfForward(c.attrs, c.inputs[0].type));
-    ReferenceAveragePool(p, c.inputs[0].type.dtype, c.inputs[0].data, c.outputs[0].data);
-    return absl::OkStatus();
-  });
-  op.OnDevice([](const OpSpec& s) -> StatusOr<DeviceProgram> {
-    ASSIGN_OR_RETURN(const AveragePooling p, OfForward(s.attrs, s.inputs[0]));
-    return AveragePoolOnDevice(p, s.inputs[0].dtype);
-  });
-  op.AnyLayout().Fast(HighwayAveragePool([](const OpSpec& s) { return OfForward(s.attrs, s.inputs[0]); }));
   op.AddSample({{{DType::kF32, {2, 3, 7, 6}}}, {{"kernel_size", Ints{2}}, {"stride", Ints{2}}}});
   op.AddSample({{{DType::kF32, {2, 7, 6, 19}}},
                 {{"kernel_size", Ints{3}},
@@ -100,21 +83,8 @@ MSLUA_OPERATOR(avg_pool2d) {
   grad.Input("dy").Outputs({"dx"});
   DeclarePool(grad);
   grad.Required("input_size", AttrKind::kInts, "(height, width) of the result");
-  grad.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
-    ASSIGN_OR_RETURN(const AveragePooling p, OfGrad(a, in[0]));
-    return std::vector<TensorType>{{in[0].dtype, p.result().shape()}};
-  });
+  DeclareAverages(grad, OfGrad);
   grad.Grad([](GradContext& c) { return std::vector<Value>{c.g.Op("avg_pool2d", {c.dy[0]}, PoolAttrs(c.attrs))}; });
-  grad.Reference([](const OpCall& c) {
-    ASSIGN_OR_RETURN(const AveragePooling p, OfGrad(c.attrs, c.inputs[0].type));
-    ReferenceAveragePool(p, c.inputs[0].type.dtype, c.inputs[0].data, c.outputs[0].data);
-    return absl::OkStatus();
-  });
-  grad.OnDevice([](const OpSpec& s) -> StatusOr<DeviceProgram> {
-    ASSIGN_OR_RETURN(const AveragePooling p, OfGrad(s.attrs, s.inputs[0]));
-    return AveragePoolOnDevice(p, s.inputs[0].dtype);
-  });
-  grad.AnyLayout().Fast(HighwayAveragePool([](const OpSpec& s) { return OfGrad(s.attrs, s.inputs[0]); }));
   grad.AddSample(
       {{{DType::kF32, {2, 3, 3, 3}}}, {{"kernel_size", Ints{2}}, {"stride", Ints{2}}, {"input_size", Ints{7, 6}}}});
   grad.AddSample({{{DType::kF32, {2, 4, 3, 19}}},

@@ -1,6 +1,5 @@
-#include "core/kernels/simd/average_pool.h"
 #include "core/onnx/lowering.h"
-#include "core/ops/declare/device_images.h"
+#include "core/ops/declare/averages.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -10,22 +9,14 @@ using Ints = std::vector<int64_t>;
 
 // The map of a call. `size`: the attribute that says the other side's height and width.
 StatusOr<AveragePooling> Resolve(const Attrs& attrs, const TensorType& x, absl::string_view size, bool linear) {
-  if (x.rank() != 4) return absl::InvalidArgumentError("expected 4 dimensions");
-  ASSIGN_OR_RETURN(const auto other, Pair(attrs, size));
-  const Image image = Image::Of(x, ChannelsLast(attrs));
-  if (image.h < 1 || image.w < 1)
-    return absl::InvalidArgumentError("images without pixels have no size to resize from");
-  RETURN_IF_ERROR(CheckAverages({image.h, image.w, other[0], other[1]}));
   const ResizeRule rule{linear, attrs.Bool("align_corners"), attrs.Bool("half_pixel_centers")};
   if (rule.align_corners && rule.half_pixel_centers)
     return absl::InvalidArgumentError("align_corners and half_pixel_centers exclude each other");
-  if (size == "input_size") {
-    return AveragePooling{image.n, image.c, image.channels_last, ResizeAxis(other[0], image.h, rule),
-                          ResizeAxis(other[1], image.w, rule)}
-        .Transposed();
+  if (x.rank() == 4) {
+    const Image image = Image::Of(x, ChannelsLast(attrs));
+    if (image.pixels() == 0) return absl::InvalidArgumentError("images without pixels have no size to resize from");
   }
-  return AveragePooling{image.n, image.c, image.channels_last, ResizeAxis(image.h, other[0], rule),
-                        ResizeAxis(image.w, other[1], rule)};
+  return AveragesBySize(attrs, x, size, [&rule](int64_t from, int64_t to) { return ResizeAxis(from, to, rule); });
 }
 
 OpDef Define(std::string name, std::string input, std::string size, bool linear) {
@@ -37,35 +28,13 @@ OpDef Define(std::string name, std::string input, std::string size, bool linear)
       .Attr("half_pixel_centers", AttrKind::kBool, false,
             "true: positions are those of the pixels' centres; PyTorch's with align_corners false");
   op.Choice("data_format", {"NCHW", "NHWC"}, "the order of the dimensions");
-  op.Rule([](const Attrs& a, absl::Span<const TensorType>) -> std::string {
-    return ChannelsLast(a) ? "n !h !w c -> n !p !q c" : "n c !h !w -> n c !p !q";
-  });
-  op.Infer([=](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
-    ASSIGN_OR_RETURN(const AveragePooling p, Resolve(a, in[0], size, linear));
-    return std::vector<TensorType>{{in[0].dtype, p.result().shape()}};
-  });
-  op.Reference([=](const OpCall& c) {
-    ASSIGN_OR_RETURN(const AveragePooling p, Resolve(c.attrs, c.inputs[0].type, size, linear));
-    ReferenceAveragePool(p, c.inputs[0].type.dtype, c.inputs[0].data, c.outputs[0].data);
-    return absl::OkStatus();
-  });
-  op.OnDevice([=](const OpSpec& s) -> StatusOr<DeviceProgram> {
-    ASSIGN_OR_RETURN(const AveragePooling p, Resolve(s.attrs, s.inputs[0], size, linear));
-    return AveragePoolOnDevice(p, s.inputs[0].dtype);
-  });
-  op.AnyLayout().Fast(HighwayAveragePool([=](const OpSpec& s) { return Resolve(s.attrs, s.inputs[0], size, linear); }));
+  DeclareAverages(op, [=](const Attrs& a, const TensorType& x) { return Resolve(a, x, size, linear); });
   return op;
 }
 
 // The gradient of either operator is the other one's kind, with x's sizes.
 GradFn GradThrough(std::string op, std::string size) {
-  return [op, size](GradContext& c) {
-    const Image x = Image::Of(c.g.TypeOf(c.x(0)), ChannelsLast(c.attrs));
-    Attrs attrs = {{size, Ints{x.h, x.w}}};
-    for (const char* name : {"align_corners", "half_pixel_centers", "data_format"})
-      attrs.Set(name, *c.attrs.Find(name));
-    return std::vector<Value>{c.g.Op(op, {c.dy[0]}, attrs)};
-  };
+  return GradBySize(std::move(op), std::move(size), {"align_corners", "half_pixel_centers", "data_format"});
 }
 
 // An operator and its gradient.

@@ -242,14 +242,14 @@ void ReferenceAveragePool(const AveragePooling& p, DType t, const void* source, 
   });
 }
 
-FastKernel HighwayAveragePool(std::function<StatusOr<AveragePooling>(const OpSpec&)> resolve) {
+FastKernel HighwayAveragePool(AverageMap map) {
   return {"highway",
           [](const OpSpec& s) {
             const DType t = s.inputs[0].dtype;
             return t == DType::kF32 || t == DType::kBF16;
           },
-          [resolve](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
-            ASSIGN_OR_RETURN(AveragePooling p, resolve(s));
+          [map](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
+            ASSIGN_OR_RETURN(AveragePooling p, map(s.attrs, s.inputs[0]));
             return std::make_unique<AveragePoolKernel>(std::move(p), s.inputs[0].dtype);
           }};
 }

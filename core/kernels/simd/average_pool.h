@@ -65,7 +65,10 @@ AverageAxis ResizeAxis(int64_t size, int64_t results, const ResizeRule& rule);
 // Plain C++, any float type.
 void ReferenceAveragePool(const AveragePooling& p, DType t, const void* source, void* result);
 
-// f32 and bf16, vectors over channels, or over columns where channels are not last. `resolve` gives the map of a call.
-FastKernel HighwayAveragePool(std::function<StatusOr<AveragePooling>(const OpSpec&)> resolve);
+// The map of a call on images of x's type.
+using AverageMap = std::function<StatusOr<AveragePooling>(const Attrs& attrs, const TensorType& x)>;
+
+// f32 and bf16, vectors over channels, or over columns where channels are not last.
+FastKernel HighwayAveragePool(AverageMap map);
 
 }  // namespace mslua

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "core/kernels/convolution.h"
-#include "core/kernels/simd/average_pool.h"
 #include "core/op/device_text.h"
 
 namespace mslua {
@@ -16,7 +15,5 @@ std::string ImageStrides(const std::string& name, const Image& image);
 // Declares size_h, stride_h, dilation_h, before_h, height (of the images that the window moves over), and the same of
 // the width.
 std::string WindowText(const Window& window, const Image& x);
-
-DeviceProgram AveragePoolOnDevice(const AveragePooling& p, DType t);
 
 }  // namespace mslua
