@@ -8,7 +8,7 @@
 namespace mslua {
 namespace {
 
-// 64, 96, 128, 192, 256, ...: at most a third is wasted.
+// 64, 96, 128, 192, 256, ...: at most a third is wasted; a half of 3 MiB, which become two huge pages.
 int64_t SizeClass(int64_t bytes) {
   int64_t size = 64;
   while (size < bytes) {

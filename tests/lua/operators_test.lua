@@ -36,6 +36,12 @@ check.case("cumsum, reverse, roll and tile", function()
   check.equal(ops.tile(ms.Tensor { 1, 2 }, { 2, 2 }):totable(), { { 1, 2, 1, 2 }, { 1, 2, 1, 2 } })
 end)
 
+check.case("a long cumsum does not stop growing", function()
+  local x = ms.full({ 2, 1000000 }, 0.1)
+  check.near(ops.cumsum(x):totable()[2][1000000], 100000, 0.01)
+  check.near(ops.cumsum(ops.transpose(x, { 2, 1 }), 1):totable()[1000000][1], 100000, 0.01)
+end)
+
 check.case("triangles, masks and gathered elements", function()
   local x = ms.Tensor { { 1, 2, 3 }, { 4, 5, 6 } }
   check.equal(ops.tril(x):totable(), { { 1, 0, 0 }, { 4, 5, 0 } })

@@ -19,8 +19,8 @@ HWY_BEFORE_NAMESPACE();
 namespace mslua {
 namespace HWY_NAMESPACE {
 
-// Rows [begin, end) of the results, counted over all images.
-template <class T>
+// Rows [begin, end) of the results, counted over all images. `kLinear`: whether distances count.
+template <bool kLinear, class T>
 void Pool(const AveragePooling& p, const T* source, T* result, int64_t begin, int64_t end) {
   const F32 d;
   const AverageAxis &h = p.rows, &w = p.columns;
@@ -35,8 +35,8 @@ void Pool(const AveragePooling& p, const T* source, T* result, int64_t begin, in
         V32 sum = hn::Zero(d);
         for (int64_t r = h.begin[i]; r < h.end[i]; ++r) {
           for (int64_t q = w.begin[j]; q < w.end[j]; ++q) {
-            sum = hn::MulAdd(hn::Set(d, static_cast<float>(h.Weight(i, r) * w.Weight(j, q))),
-                             LoadN(image + (r * width + q) * p.c + c, n), sum);
+            const double weight = kLinear ? h.Weight(i, r) * w.Weight(j, q) : h.source_scale[r] * w.source_scale[q];
+            sum = hn::MulAdd(hn::Set(d, static_cast<float>(weight)), LoadN(image + (r * width + q) * p.c + c, n), sum);
           }
         }
         StoreN(hn::Mul(sum, scale), out + c, n);
@@ -82,7 +82,8 @@ template <class T>
 void PoolAny(const AveragePooling& p, const void* source, void* result, int64_t begin, int64_t end) {
   const T* x = static_cast<const T*>(source);
   T* y = static_cast<T*>(result);
-  return p.channels_last ? Pool(p, x, y, begin, end) : PoolPlanes(p, x, y, begin, end);
+  if (!p.channels_last) return PoolPlanes(p, x, y, begin, end);
+  p.rows.result_at.empty() ? Pool<false>(p, x, y, begin, end) : Pool<true>(p, x, y, begin, end);
 }
 void PoolF32(const AveragePooling& p, const void* source, void* result, int64_t begin, int64_t end) {
   PoolAny<float>(p, source, result, begin, end);

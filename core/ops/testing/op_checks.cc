@@ -349,7 +349,7 @@ Status RunFast(const FastKernel& fast, const Call& call, const Sample& sample) {
   for (const Memory& m : inputs) in.push_back(m.data());
   for (const Memory& m : outputs) out.push_back(m.data());
   // Statistics of f32 and bf16 elements may be f64; they are as precise as f32 sums.
-  const bool narrow = call.inputs[0].dtype != DType::kF64;
+  const bool narrow = call.inputs[0].dtype == DType::kF32 || call.inputs[0].dtype == DType::kBF16;
   for (int run = 0; run < 2; ++run) {  // the second finds its scratch used
     RETURN_IF_ERROR(kernel->Run({in.data(), out.data(), scratch.data()}));
     for (const Memory& m : outputs) {
