@@ -1,6 +1,7 @@
 // Batch normalisation beyond the invariants of ops_test.cc: the running statistics, and numbers far from zero.
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "core/graph/builder.h"
 #include "core/graph/evaluate.h"
@@ -95,6 +96,22 @@ void ExpectDigits(F value) {
       EXPECT_NEAR(variance(got_sum[k], got_square[k]) / want, 1, 1e-5);
     }
   }
+}
+
+// An infinite element among those from which the kernels take a first mean.
+TEST(BatchNorm, SumsWithAnInfiniteElementAreInfinite) {
+  const OpDef& op = *Operators().Find("batch_norm_stats");
+  const std::vector<TensorType> in = {{DType::kF32, {4, 1}}, {DType::kF32, {1}}};
+  const OpSpec spec{{{"data_format", std::string("NCHW")}}, in, {{DType::kF64, {1}}, {DType::kF64, {1}}}};
+  auto kernel = op.fast[0].make(spec);
+  ASSERT_TRUE(kernel.ok());
+  const float x[] = {1, 2, std::numeric_limits<float>::infinity(), 3}, shift[] = {0};
+  double sum = 0, squares = 0;
+  std::vector<float> scratch((*kernel)->scratch_bytes() / sizeof(float) + 1);
+  const void* inputs[] = {x, shift};
+  void* outputs[] = {&sum, &squares};
+  ASSERT_TRUE((*kernel)->Run({inputs, outputs, scratch.data()}).ok());
+  EXPECT_EQ(sum, std::numeric_limits<double>::infinity());
 }
 
 TEST(BatchNorm, StatisticsFarFromTheShiftKeepTheirDigits) {
