@@ -22,6 +22,7 @@ StatusOr<AveragePooling> Resolve(const Attrs& attrs, const TensorType& x, absl::
 OpDef Define(std::string name, std::string input, std::string size, bool linear) {
   OpDef op(std::move(name));
   op.Input(input);
+  if (!linear && input == "x") op.AllTypes();
   op.Required(size, AttrKind::kInts, "one number or (height, width)");
   op.Attr("align_corners", AttrKind::kBool, false,
           "true: the first and the last pixels of both images lie on each other; PyTorch's align_corners")
@@ -56,6 +57,7 @@ std::vector<OpDef> Resize(const std::string& name, bool linear, const char* clas
 }
 
 void Lower(onnx::Lowering& c, bool linear) {
+  if (!IsFloat(c.TypeIn().dtype)) return c.Fail("images of " + std::string(Name(c.TypeIn().dtype)));
   const auto p = Resolve(c.attrs(), c.TypeIn(), "size", linear);
   if (!p.ok()) return c.Fail(std::string(p.status().message()));
   onnx::LowerImageProducts(c, p->rows.Matrix(false), p->columns.Matrix(true));

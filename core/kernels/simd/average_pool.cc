@@ -1,6 +1,7 @@
 #include "core/kernels/simd/average_pool.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
@@ -218,9 +219,9 @@ AverageAxis ResizeAxis(int64_t size, int64_t results, const ResizeRule& rule) {
 void ReferenceAveragePool(const AveragePooling& p, DType t, const void* source, void* result) {
   const Image from = p.source(), to = p.result();
   const auto fs = from.strides(), ts = to.strides();
-  DispatchFloat(t, [&](auto zero) {
+  DispatchDType(t, [&](auto zero) {
     using T = decltype(zero);
-    using C = ComputeType<T>;
+    using C = std::conditional_t<std::is_same_v<T, bool>, int, ComputeType<T>>;
     const T* x = static_cast<const T*>(source);
     T* y = static_cast<T*>(result);
     for (int64_t n = 0; n < p.n; ++n) {

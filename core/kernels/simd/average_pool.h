@@ -62,7 +62,7 @@ struct ResizeRule {
 // ResizeNearestNeighborV2 of MindSpore.
 AverageAxis ResizeAxis(int64_t size, int64_t results, const ResizeRule& rule);
 
-// Plain C++, any float type.
+// Plain C++, any type; a map of numbers that are not floats should have the weights 1 alone.
 void ReferenceAveragePool(const AveragePooling& p, DType t, const void* source, void* result);
 
 // The map of a call on images of x's type.
