@@ -2,8 +2,10 @@
 --- divided by their number, or by the sum of the rows' weights, which they give as a second result. Others give several
 --- sums, of which `finish` makes the result when the dataset is through.
 --- Neither batch size nor ranks change a result.
-local errors = require "mslua.errors"
+local class = require "mslua.class"
 local core = require "mslua.core"
+local errors = require "mslua.errors"
+local BCELoss = require "mslua.nn.loss.bce"
 local loss = require "mslua.nn.loss"
 local ops = require "mslua.ops"
 
@@ -39,14 +41,81 @@ local function exactly(f)
   end
 end
 
--- Ids of the classes, whether labels are ids or rows of probabilities.
-local function ids(logits, labels)
-  return #labels.shape == #logits.shape and ops.argmax(labels, -1) or labels
+-- The sizes above 1, and 0, of a shape without the dimension `left_out`, if that is given, as a text.
+local function sizes(shape, left_out)
+  local above = {}
+  for i, size in ipairs(shape) do
+    if size ~= 1 and i ~= left_out then above[#above + 1] = size end
+  end
+  return table.concat(above, ",")
 end
 
--- Whether there is no NaN along the axis: reduce_max gives NaN where there is one.
-local function without_nan(x, axis)
-  local largest = ops.reduce_max(x, { axis })
+-- Labels as ids of the wanted shape: floats are rounded, so that a share of 0.9 is a 1.
+local function as_ids(labels, shape)
+  if labels.dtype:find "float" then labels = ops.floor(labels + 0.5) end
+  return ops.reshape(ops.cast(labels, "int32"), shape)
+end
+
+-- The two logits of each label whose output is one number: 0 and that of the second class.
+local function two_classes(output, label)
+  local shape = label.shape
+  local pair = { unpack(shape) }
+  pair[#pair + 1] = 1
+  output = ops.reshape(output, pair)
+  local zero = ops.cast(ops.less(output, output), output.dtype)  -- of infinities too
+  return ops.concat({ zero, output }, -1), as_ids(label, shape)
+end
+
+local function elements(x)
+  local n = 1
+  for _, size in ipairs(x.shape) do n = n * size end
+  return n
+end
+
+-- Logits [n, .., classes] and ids [n, ..], int32, of an output and its labels:
+-- - one number a label ([n], [n, 1], [n, 1, h, w]): the logit of the second of two classes; BCELoss's: its probability;
+-- - labels of the output's shape: shares of the classes, of which the largest counts;
+-- - ids, where dimensions of 1 do not matter: classes are along the last dimension, [n, t, c] to labels [n, t], or the
+--   second, [n, c, h, w] to labels [n, h, w] or [n, 1, h, w]. Where both fit, images have them along the second, unless
+--   the loss takes the last.
+local function by_class(output, label, loss_fn)
+  if not core.kind(output) or not core.kind(label) then
+    errors.fail("metrics: expected a network with one output and one label, got %s and %s: give a function(output, "
+      .. "label) for others", errors.show(output), errors.show(label))
+  end
+  if class.is(loss_fn, BCELoss) then
+    output = wide(output)
+    output = ops.log(output) - ops.log(1 - output)
+  end
+  local shape = output.shape
+  local rank = #shape
+  local one = rank == 1 or shape[rank] == 1 or (rank > 3 and shape[2] == 1)
+  if one and elements(output) == elements(label) then return two_classes(output, label) end
+  local given = label.shape
+  local whole = #given == rank and sizes(given) == sizes(shape)
+  local last = not whole and sizes(given) == sizes(shape, rank)
+  local second = not whole and rank > 2 and sizes(given) == sizes(shape, 2)
+  if not whole and not last and not second then
+    errors.fail("metrics: an output %s goes with labels of its shape, or of that without the classes, the last "
+      .. "dimension or the second; got %s", errors.show(shape), errors.show(given))
+  end
+  local of_last = class.is(loss_fn, class.Object) and loss_fn.of_classes
+  if second and not last or rank > 3 and (whole or second) and not of_last then
+    local order = { 1 }
+    for i = 3, rank do order[i - 1] = i end
+    order[rank] = 2
+    output = ops.transpose(output, order)
+    if whole then label = ops.transpose(label, order) end
+  end
+  if whole then return output, ops.cast(ops.argmax(label, -1), "int32") end
+  local places = output.shape
+  places[rank] = nil
+  return output, as_ids(label, places)
+end
+
+-- Whether there is no NaN along the last axis: reduce_max gives NaN where there is one.
+local function without_nan(x)
+  local largest = ops.reduce_max(x, { -1 })
   return ops.equal(largest, largest)
 end
 
@@ -60,9 +129,8 @@ end
 
 -- argmax gives the place of a NaN, which is no prediction.
 local function top1(logits, labels, ignored)
-  labels = ids(logits, labels)
-  local first = ops.equal(ops.cast(ops.argmax(logits, -1), labels.dtype), labels)
-  return share_right(ops.logical_and(first, without_nan(logits, -1)), labels, ignored)
+  local first = ops.equal(ops.cast(ops.argmax(logits, -1), "int32"), labels)
+  return share_right(ops.logical_and(first, without_nan(logits)), labels, ignored)
 end
 
 -- A label counts when it is among the first five: of equal logits the lower class comes first, NaN before all numbers.
@@ -70,11 +138,10 @@ end
 local function top5(logits, labels, ignored)
   local shape = logits.shape
   local classes, column = shape[#shape], labels.shape
-  labels = ids(logits, labels)
   column[#shape] = 1
   local own = ops.greater(ops.one_hot(labels, classes), 0)
   local score = ops.reduce_sum(ops.select(own, logits, 0), { -1 }, { keep_dims = true })
-  local lower = ops.less(ops.iota { size = classes }, ops.reshape(ops.cast(labels, "int32"), column))
+  local lower = ops.less(ops.iota { size = classes }, ops.reshape(labels, column))
   local before = ops.logical_or(ops.logical_not(ops.less_equal(logits, score)),
     ops.logical_and(ops.equal(logits, score), lower))
   local first = ops.less(ops.reduce_sum(ops.cast(before, "float32"), { -1 }), 5)
@@ -84,37 +151,22 @@ end
 
 ----------------------------------------------------------------------------------------------- metrics of several sums
 
--- Ids [m] of predicted classes and of labels, the rows' mask [m], and the number of classes. Classes are along the last
--- dimension of the output, [n, t, c] to labels [n, t], or the second, [n, c, h, w] to labels [n, h, w] or [n, 1, h, w].
--- An output of one number a row is the logit of the second of two classes. A prediction of NaN is of another class than
--- the label. The mask is 0 where the label is `ignored`, if that is not nil.
-local function classified(output, label, mask, ignored)
-  local shape, predicted, known, classes = output.shape, nil, nil, nil
-  if #shape == 4 and #label.shape == 4 and label.shape[2] == 1 and shape[2] > 1 then
-    label = ops.reshape(label, { label.shape[1], label.shape[3], label.shape[4] })
-  end
-  if #shape == 1 or (#shape == 2 and shape[2] == 1) then
-    output = ops.reshape(output, { shape[1] })
-    predicted, known, classes = ops.cast(ops.greater(output, 0), "int32"), ops.equal(output, output), 2
-  elseif #label.shape == #shape then
-    predicted, known, classes, label = ops.argmax(output, -1), without_nan(output, -1), shape[#shape],
-      ops.argmax(label, -1)
-  else
-    local last = true
-    for i, size in ipairs(label.shape) do last = last and size == shape[i] end
-    local axis = last and #shape or 2
-    predicted, known, classes = ops.argmax(output, axis), without_nan(output, axis), shape[axis]
-  end
-  local each = 1
-  for i = 2, #predicted.shape do each = each * predicted.shape[i] end
-  local n = shape[1]
-  if each > 1 then mask = ops.broadcast_to(ops.reshape(mask, { n, 1 }), { n, each }) end
-  local function flat(x) return ops.reshape(x, { n * each }) end
-  predicted, label = flat(ops.cast(predicted, "int32")), flat(ops.cast(label, "int32"))
-  mask = flat(mask)
-  if ignored then mask = mask * ops.cast(ops.not_equal(label, ignored), mask.dtype) end
-  local wrong = ops.select(ops.equal(label, 0), classes - 1, 0)
-  return ops.select(flat(known), predicted, ops.cast(wrong, "int32")), label, mask, classes
+-- The mask [n] of rows for each label of ids [n, ..], flat; 0 where the label is `ignored`, if that is not nil.
+local function mask_of(ids, mask, ignored)
+  local n, flat = mask.shape[1], ops.reshape(ids, { -1 })
+  local each = flat.shape[1] / n
+  if each > 1 then mask = ops.reshape(ops.broadcast_to(ops.reshape(mask, { n, 1 }), { n, each }), { n * each }) end
+  return ignored and mask * ops.cast(ops.not_equal(flat, ignored), mask.dtype) or mask
+end
+
+-- Ids [m] of predicted classes and of labels, the labels' mask [m], and the number of classes. A prediction of NaN is
+-- of another class than the label.
+local function classified(logits, labels, mask, ignored)
+  local classes, flat = logits.shape[#logits.shape], ops.reshape(labels, { -1 })
+  local predicted = ops.reshape(ops.cast(ops.argmax(logits, -1), "int32"), { -1 })
+  local wrong = ops.cast(ops.select(ops.equal(flat, 0), classes - 1, 0), "int32")
+  predicted = ops.select(ops.reshape(without_nan(logits), { -1 }), predicted, wrong)
+  return predicted, flat, mask_of(labels, mask, ignored), classes
 end
 
 -- How often rows of place i, from 0, of the first list have place j in the second, each counted `weights` times:
@@ -126,8 +178,8 @@ local function pairs_counted(first, second, n, weights)
 end
 
 -- How often rows of class i, from 0, were given class j: [c, c].
-local function confusion(output, label, mask, ignored)
-  local predicted, wanted, weights, classes = classified(output, label, mask, ignored)
+local function confusion(logits, labels, mask, ignored)
+  local predicted, wanted, weights, classes = classified(logits, labels, mask, ignored)
   return pairs_counted(wanted, predicted, classes, weights)
 end
 
@@ -167,20 +219,15 @@ local function share(a, b) return b > 0 and a / b or 0 end
 -- table of 64 by 64.
 local SIDE, RANGE = 64, 16
 
-local function score_bins(output, label, mask, ignored)
-  local shape = output.shape
-  local score
-  if #shape == 1 or (#shape == 2 and shape[2] == 1) then
-    score = ops.reshape(output, { shape[1] })
-  elseif #shape == 2 and shape[2] == 2 then
-    local parts = { ops.split(output, 2, 2) }
-    score = ops.reshape(parts[2] - parts[1], { shape[1] })
-  else
-    errors.fail("metrics: auc: expected an output [n, 2], [n, 1] or [n], got %s", errors.show(shape))
+local function score_bins(logits, labels, mask, ignored)
+  local classes = logits.shape[#logits.shape]
+  if classes ~= 2 then
+    errors.fail("metrics: auc: expected an output [n, 2], [n, 1] or [n], got %s", errors.show(logits.shape))
   end
-  local positive = ops.cast(ops.reshape(#label.shape == 2 and label.shape[2] == 2 and ops.argmax(label, -1) or label,
-    { shape[1] }), "float32")
-  if ignored then mask = mask * ops.cast(ops.not_equal(positive, ignored), mask.dtype) end
+  local parts = { ops.split(logits, #logits.shape, 2) }
+  local score = ops.reshape(parts[2] - parts[1], { -1 })
+  local positive = ops.cast(ops.reshape(labels, { -1 }), "float32")
+  mask = mask_of(labels, mask, ignored)
   score = wide(score)
   -- NaN is never right: the lowest score of a positive row, the highest of a negative one.
   score = ops.select(ops.equal(score, score), score, ops.cast((0.5 - positive) * (4 * RANGE), score.dtype))
@@ -205,13 +252,14 @@ local function area(sums)
   return positives * negatives > 0 and above / (positives * negatives) or 0 / 0
 end
 
+-- The metrics of logits and ids, as by_class gives them: `classes` gives a share of each row, or sums.
 local function of_counts(kind, finish)
-  return { kind = kind, sums = function(...) return { counts = confusion(...) } end, finish = finish }
+  return { kind = kind, classes = function(...) return { counts = confusion(...) } end, finish = finish }
 end
+local function of_rows(classes) return { kind = "percent", classes = classes, by_row = true } end
 
 local known = {
-  top1 = { rows = top1, kind = "percent" }, accuracy = { rows = top1, kind = "percent" },
-  top5 = { rows = top5, kind = "percent" },
+  top1 = of_rows(top1), accuracy = of_rows(top1), top5 = of_rows(top5),
   loss = { kind = "mean", of_loss = true },
   perplexity = { kind = "mean", of_loss = true, map = math.exp },
   precision = of_counts("percent", over_classes(function(right, given) return share(right, given) end)),
@@ -222,7 +270,7 @@ local known = {
     return union > 0 and right / union or nil
   end)),
   confusion_matrix = of_counts("matrix", function(sums) return square(sums.counts) end),
-  auc = { kind = "mean", sums = score_bins, finish = area },
+  auc = { kind = "mean", classes = score_bins, finish = area },
 }
 
 --- Whether there is a metric of that name besides those that a recipe defines.
@@ -385,20 +433,28 @@ function M.list(metrics, loss_fn)
     local m = { name = name, kind = entry.kind, map = entry.map, finish = entry.finish, compute = entry.compute }
     if entry.of_loss then
       m.rows = function(output, label) return loss_rows(loss_fn, output, label) end
+    elseif entry.classes then
+      local of = exactly(function(output, label, ...)
+        local logits, ids = by_class(output, label, loss_fn)
+        return entry.classes(logits, ids, ...)
+      end)
+      if entry.by_row then
+        m.rows = function(output, label) return of(output, label, ignored) end
+      else
+        m.sums = function(output, label, mask) return of(output, label, mask, ignored) end
+      end
     elseif entry.sums then
-      local sums = exactly(entry.sums)
-      m.sums = function(output, label, mask) return sums(output, label, mask, ignored) end
+      m.sums = exactly(entry.sums)
     elseif entry.rows then
-      local rows = exactly(entry.rows)
-      m.rows = function(output, label) return rows(output, label, ignored) end
+      m.rows = exactly(entry.rows)
     end
     list[#list + 1] = m
   end
   if loss_fn then add("loss", known.loss) end
   for _, name in ipairs(metrics) do
     if not known[name] then
-      errors.fail("metrics: unknown metric %s%s; there are %s, and name = function(output, label) or "
-        .. "{ rows =, finish = }", errors.show(name), core.did_you_mean(tostring(name), errors.names(known)),
+      errors.fail_at({ "eval", "metrics" }, "metrics: unknown metric %s%s; there are %s, and name = function(output, "
+        .. "label) or { rows =, finish = }", errors.show(name), core.did_you_mean(tostring(name), errors.names(known)),
         table.concat(errors.names(known), ", "))
     end
     add(name, known[name])

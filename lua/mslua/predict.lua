@@ -3,6 +3,7 @@ local class = require "mslua.class"
 local core = require "mslua.core"
 local derive = require "mslua.dataset.derive"
 local errors = require "mslua.errors"
+local BCELoss = require "mslua.nn.loss.bce"
 local literal = require "mslua.literal"
 local notice = require "mslua.notice"
 local ops = require "mslua.ops"
@@ -57,6 +58,12 @@ local function likeliest(logits, k)
     found[i] = { class = order[i] - 1, probability = math.exp(logits[order[i]] - largest) / sum }
   end
   return found
+end
+
+-- The logits of two classes of the one number that a network gives: that of the second, of BCELoss its probability.
+local function two_logits(recipe, x)
+  if not class.is(recipe.loss, BCELoss) then return { 0, x } end
+  return { math.log(math.max(1 - x, 1e-12)), math.log(math.max(x, 1e-12)) }
 end
 
 local function label_of(names, id) return names and names[id + 1] or tostring(id) end
@@ -130,12 +137,14 @@ local function run_part(recipe, base, part, model)
       if spec.kind == "data" then inputs[#inputs + 1] = filled(columns[#inputs + 1], part.size, spec.shape) end
     end
     local output = graph:run(unpack(inputs))
-    if classes then names = names or names_of(recipe, base, output.shape[#output.shape]) end
+    local count = #output.shape > 1 and output.shape[#output.shape] or 1
+    if classes then names = names or names_of(recipe, base, math.max(count, 2)) end
     output = output:totable()
     for row = 1, rows do
       local values = output[row]
       -- Of a sequence the last position: what comes next.
-      while classes and type(values[1]) == "table" do values = values[#values] end
+      while classes and type(values) == "table" and type(values[1]) == "table" do values = values[#values] end
+      if classes and count == 1 then values = two_logits(recipe, type(values) == "table" and values[1] or values) end
       local name = part.name(taken + row)
       if classes then
         local found = likeliest(values, top)

@@ -115,6 +115,80 @@ check.case("an evaluation's loss is that of all its labels as one batch", functi
   check.equal({ none, nothing.loss, nothing.perplexity, nothing.top1 }, { 0, 0, 1, 0 })
 end)
 
+------------------------------------------------------------------------------------- what an output and a label may be
+
+local all = { "accuracy", "top1", "f1", "iou", "confusion_matrix" }
+
+check.case("one number a label is the logit of the second of two classes", function()
+  -- 8 rows; two of the second class and one of the first are taken for the other.
+  local x = ms.Tensor { 2, -1, 3, -2, 0.5, -0.5, 1, -3 }
+  local y = ms.Tensor { 1, 1, 1, 0, 0, 0, 1, 1 }
+  local wanted = { { 2, 1 }, { 2, 3 } }
+  local function test(loss_fn, output, label)
+    local _, found = both(loss_fn, output, label, { "accuracy", "f1", "confusion_matrix", "auc" })
+    check.equal({ found.accuracy, found.confusion_matrix }, { 5 / 8, wanted })
+    return found.auc
+  end
+  local area = test(nn.BCEWithLogitsLoss(), x, y)
+  check.near(area, 10 / 15, 1e-6)
+  check.equal(test(nn.BCEWithLogitsLoss(), x:reshape(8, 1), y:reshape(8, 1)), area)
+  check.equal(test(function(a, b) return ((a:reshape(-1) - b) ^ 2):mean() end, x:reshape(8, 1), y), area)
+  -- Shares and whole numbers, and probabilities.
+  check.equal(test(nn.BCEWithLogitsLoss(), x, y * 0.8 + 0.1), area)
+  check.equal(test(nn.BCELoss(), ops.sigmoid(x), y), area)
+  local _, sure = both(nn.BCELoss(), ms.Tensor { 0, 1, 1, 0 }, ms.Tensor { 0, 1, 0, 0 }, { "accuracy", "auc" })
+  check.equal(sure.accuracy, 0.75)
+  check.near(sure.auc, 5 / 6, 1e-6)
+  -- Masks of pixels.
+  local pixels, mask = x:reshape(4, 1, 1, 2), y:reshape(4, 1, 1, 2)
+  for _, label in ipairs { mask, mask:reshape(4, 1, 2):astype(ms.int32) } do
+    local _, found = both(function(a, b) return (a:reshape(-1) - b:reshape(-1):astype(ms.float32)):mean() end, pixels,
+      label, { "accuracy", "confusion_matrix" })
+    check.equal({ found.accuracy, found.confusion_matrix }, { 5 / 8, wanted })
+  end
+end)
+
+check.case("classes are along the last dimension or the second, and labels may have dimensions of 1", function()
+  local function loss(output) return output:mean() end
+  -- Class (i + j) % 3 of pixel i, j.
+  local logits, ids = {}, {}
+  for n = 1, 4 do
+    logits[n], ids[n] = {}, {}
+    for i = 1, 3 do
+      logits[n][i], ids[n][i] = {}, {}
+      for j = 1, 3 do
+        local class = (i + j + n) % 3
+        ids[n][i][j] = class
+        logits[n][i][j] = { class == 0 and 1 or 0, class == 1 and 1 or 0, class == 2 and 1 or 0 }
+      end
+    end
+  end
+  local last, label = ms.Tensor(logits), ms.Tensor(ids, "int32")
+  local second = last:transpose(1, 4, 2, 3)
+  local function perfect(loss_fn, output, labels)
+    local _, found = both(loss_fn, output, labels, all)
+    check.equal({ found.accuracy, found.top1, found.f1, found.iou }, { 1, 1, 1, 1 })
+    check.equal(found.confusion_matrix, { { 12, 0, 0 }, { 0, 12, 0 }, { 0, 0, 12 } })
+  end
+  perfect(loss, second, label)
+  perfect(loss, second, label:reshape(4, 1, 3, 3))
+  perfect(loss, second, second)
+  perfect(nn.CrossEntropyLoss(), last, label)
+  perfect(nn.CrossEntropyLoss(), last, label:reshape(4, 3, 3, 1))
+  perfect(loss, last:reshape(4, 9, 3), label:reshape(4, 9))
+  perfect(loss, last:reshape(4, 9, 3), last:reshape(4, 9, 3))
+  perfect(loss, last:reshape(4, 9, 3):transpose(1, 3, 2), label:reshape(4, 9))
+  perfect(nn.CrossEntropyLoss(), last:reshape(36, 3), label:reshape(36))
+  perfect(loss, last:reshape(36, 3), label:reshape(36, 1))
+  perfect(loss, last:reshape(36, 3), last:reshape(36, 3))
+  check.fails("metrics: an output {4, 3, 3, 3} goes with labels of its shape, or of that without the", function()
+    both(loss, last, label:reshape(4, 9), { "accuracy" })
+  end)
+  check.fails("metrics: unknown metric \"acuracy\" (did you mean 'accuracy'?)", function()
+    both(loss, last, label, { "acuracy" })
+  end)
+end)
+
 check.case("labels that the loss ignores count in no share", function()
   local logits = ms.Tensor { { { 2, 0 }, { 0, 0 }, { 0, 0 } }, { { 0, 2 }, { 0, 2 }, { 2, 0 } } }
   local metrics = { "top1", "accuracy", "top5", "recall", "confusion_matrix" }
