@@ -9,6 +9,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "core/base/exit_code.h"
 #include "core/base/input_file.h"
 #include "core/base/parallel_for.h"
@@ -44,20 +46,36 @@ class Reference {
   int ref_;
 };
 
+// The lines that define the function on top of the stack; its file and line where the file is not there.
+std::string LinesOfFunction(lua_State* L) {
+  constexpr int64_t kMaxBytes = 64 << 20;
+  lua_Debug info;
+  lua_pushvalue(L, -1);
+  lua_getinfo(L, ">S", &info);
+  StatusOr<std::string> text = info.source[0] == '@' ? ReadFile(info.source + 1, kMaxBytes) : info.source;
+  if (!text.ok() || info.source[0] == '=') return absl::StrCat(info.source, ":", info.linedefined);
+  const std::vector<absl::string_view> lines = absl::StrSplit(*text, '\n');
+  const size_t end = std::min<size_t>(lines.size(), info.lastlinedefined);
+  const size_t begin = std::min<size_t>(end, std::max(info.linedefined, 1) - 1);
+  return absl::StrJoin(lines.begin() + begin, lines.begin() + end, "\n");
+}
+
 // GeneratorDataset: get(i) with a length, or a function that gives an iterator.
 class LuaGenerator : public data::Generator {
  public:
-  LuaGenerator(Session& session, int function, int64_t length)
-      : session_(session), function_(session, function), length_(length) {
-    function_.Push();
-    written_ = WhereDefined(session.lua());
-    lua_pop(session.lua(), 1);
-  }
+  // The user gave `method` the function on top of the stack, of which `function` is made.
+  LuaGenerator(Session& session, int function, int64_t length, std::string method)
+      : session_(session),
+        function_(session, function),
+        length_(length),
+        method_(std::move(method)),
+        written_(WhereDefined(session.lua())),
+        identity_(absl::StrCat(method_, ": ", LinesOfFunction(session.lua()))) {}
 
-  std::string place() const override {
-    const Location& at = *written_;
-    return at.file.empty() ? "" : absl::StrCat(at.file, ":", at.line, ": ");
+  std::string name() const override {
+    return written_->file.empty() ? method_ : absl::StrCat(written_->file, ":", written_->line, ": ", method_);
   }
+  std::string identity() const override { return identity_; }
   int64_t size() const override { return length_; }
   bool random_access() const override { return length_ >= 0; }
 
@@ -79,7 +97,7 @@ class LuaGenerator : public data::Generator {
     RETURN_IF_ERROR(session_.Call(0, 1));
     if (lua_type(L, -1) != LUA_TFUNCTION) {
       return absl::InvalidArgumentError(
-          absl::StrCat("GeneratorDataset: the source should return an iterator function, got ", Describe(L, -1)));
+          absl::StrCat(method_, ": the source should return an iterator function, got ", Describe(L, -1)));
     }
     iterator_ = std::make_unique<Reference>(session_, -1);
     return absl::OkStatus();
@@ -103,11 +121,10 @@ class LuaGenerator : public data::Generator {
     if (samples == 2) counting_since_ = now;
     if (!counting_since_ || now - *counting_since_ < kQuiet) return;
     counting_since_.reset();
-    std::fprintf(
-        stderr,
-        "mslua: note: %sGeneratorDataset: counting the samples of the iterator, %lld so far: give num_samples, "
-        "or a length with function(i)\n",
-        place().c_str(), static_cast<long long>(samples));
+    std::fprintf(stderr,
+                 "mslua: note: %s: counting the samples of the iterator, %lld so far: give num_samples, "
+                 "or a length with function(i)\n",
+                 name().c_str(), static_cast<long long>(samples));
   }
 
  private:
@@ -118,7 +135,7 @@ class LuaGenerator : public data::Generator {
     row->clear();
     for (int i = base + 1; i <= lua_gettop(L); ++i) {
       ASSIGN_OR_RETURN(Tensor t,
-                       ReadTensor(session_, L, i, absl::nullopt, absl::StrCat("GeneratorDataset: column ", i - base)));
+                       ReadTensor(session_, L, i, absl::nullopt, absl::StrCat(method_, ": column ", i - base)));
       kept_.push_back(std::move(t));
     }
     for (const Tensor& t : kept_) row->push_back(t.view());
@@ -128,7 +145,9 @@ class LuaGenerator : public data::Generator {
   Session& session_;
   const Reference function_;
   const int64_t length_;
-  std::shared_ptr<const Location> written_;
+  const std::string method_;
+  const std::shared_ptr<const Location> written_;
+  const std::string identity_;
   std::unique_ptr<Reference> iterator_;
   absl::optional<std::chrono::steady_clock::time_point> counting_since_;  // none: the note is printed
   std::vector<Tensor> kept_;
@@ -316,7 +335,12 @@ StatusOr<data::FieldValue> ReadField(lua_State* L, Session& session, int index, 
         return absl::InvalidArgumentError(
             absl::StrCat("GeneratorDataset: source: expected a function, got ", Describe(L, -1)));
       ASSIGN_OR_RETURN(const int64_t length, FieldInt(L, index, "length", -1));
-      return FieldValue(std::shared_ptr<data::Generator>(std::make_shared<LuaGenerator>(session, -1, length)));
+      ASSIGN_OR_RETURN(std::string method, FieldString(L, index, "method", "GeneratorDataset"));
+      const int function = lua_gettop(L);
+      lua_getfield(L, index, "user_function");
+      if (lua_isnil(L, -1)) lua_pushvalue(L, function);
+      return FieldValue(std::shared_ptr<data::Generator>(
+          std::make_shared<LuaGenerator>(session, function, length, std::move(method))));
     }
   }
   return absl::InternalError("unknown type of a field");

@@ -36,32 +36,31 @@ std::string Strings(const std::vector<std::string>& list) {
 }
 
 std::string ValueText(const FieldValue& value) {
-  return std::visit(
-      Visitor{
-          [](std::monostate) { return std::string("-"); },
-          [](bool b) { return std::string(b ? "true" : "false"); },
-          [](int64_t i) { return absl::StrCat(i); },
-          [](double d) { return Text(d); },
-          [](const std::string& s) { return Sized(s); },
-          [](const std::vector<double>& list) { return List(list); },
-          [](const std::vector<std::string>& list) { return Strings(list); },
-          [](const std::map<std::string, std::string>& texts) {
-            std::string text = "{";
-            for (const auto& [key, v] : texts) absl::StrAppend(&text, Sized(key), "=", Sized(v), ",");
-            return text + "}";
-          },
-          [](const std::vector<NamedArray>& arrays) {
-            std::string text = "{";
-            for (const NamedArray& a : arrays) {
-              absl::StrAppend(&text, Sized(a.name), " ", ToString(a.type), " ",
-                              Crc32c(a.data.get(), static_cast<size_t>(a.type.bytes())), ",");
-            }
-            return text + "}";
-          },
-          [](const std::shared_ptr<Generator>& generator) { return absl::StrCat("generator ", generator->place()); },
-          [](const std::shared_ptr<const SampleCode>& code) { return Sized(code->identity()); },
-      },
-      value);
+  return std::visit(Visitor{
+                        [](std::monostate) { return std::string("-"); },
+                        [](bool b) { return std::string(b ? "true" : "false"); },
+                        [](int64_t i) { return absl::StrCat(i); },
+                        [](double d) { return Text(d); },
+                        [](const std::string& s) { return Sized(s); },
+                        [](const std::vector<double>& list) { return List(list); },
+                        [](const std::vector<std::string>& list) { return Strings(list); },
+                        [](const std::map<std::string, std::string>& texts) {
+                          std::string text = "{";
+                          for (const auto& [key, v] : texts) absl::StrAppend(&text, Sized(key), "=", Sized(v), ",");
+                          return text + "}";
+                        },
+                        [](const std::vector<NamedArray>& arrays) {
+                          std::string text = "{";
+                          for (const NamedArray& a : arrays) {
+                            absl::StrAppend(&text, Sized(a.name), " ", ToString(a.type), " ",
+                                            Crc32c(a.data.get(), static_cast<size_t>(a.type.bytes())), ",");
+                          }
+                          return text + "}";
+                        },
+                        [](const std::shared_ptr<Generator>& generator) { return Sized(generator->identity()); },
+                        [](const std::shared_ptr<const SampleCode>& code) { return Sized(code->identity()); },
+                    },
+                    value);
 }
 
 std::string FieldsText(const FieldMap& fields) {

@@ -34,6 +34,15 @@ void Window(int64_t offset, int64_t n, std::vector<Tap>* taps, std::vector<Tap>*
   taps->swap(*spare);
 }
 
+void TakeNearest(int64_t n, std::vector<Tap>* taps, std::vector<Tap>* spare) {
+  spare->resize(n);
+  const int64_t last = static_cast<int64_t>(taps->size()) - 1;
+  const double step = static_cast<double>(taps->size()) / static_cast<double>(n);
+  for (int64_t i = 0; i < n; ++i)
+    (*spare)[i] = (*taps)[std::min(static_cast<int64_t>((static_cast<double>(i) + 0.5) * step), last)];
+  taps->swap(*spare);
+}
+
 void Interpolate(int64_t n, std::vector<Tap>* taps, std::vector<Tap>* spare) {
   spare->resize(n);
   const int64_t last = static_cast<int64_t>(taps->size()) - 1;

@@ -156,5 +156,30 @@ TEST(ImageOpsTest, BicubicAsTorchvision) {
     EXPECT_NEAR(batch.columns[0].as<uint8_t>()[i], kBicubic[i], 1) << "element " << i;
 }
 
+// The pixels whose centres are nearest: PyTorch's "nearest-exact".
+TEST(ImageOpsTest, NearestKeepsValues) {
+  auto pixels = std::make_shared<std::vector<uint8_t>>();
+  for (int i = 0; i < 4 * 5; ++i) pixels->push_back(static_cast<uint8_t>(10 * i));
+  const auto resized = [&](const Transform& transform) {
+    const Dataset dataset = Dataset(NumpySlices({{"image", {DType::kU8, {1, 4, 5, 1}}, {pixels, pixels->data()}}}))
+                                .Map({{transform}, {"image"}});
+    const auto pipeline = Pipeline::Open(dataset, {});
+    EXPECT_TRUE(pipeline.ok()) << pipeline.status();
+    Loader loader(*pipeline, {0});
+    Batch batch;
+    EXPECT_TRUE(*loader.Next(&batch));
+    const auto* values = batch.columns[0].as<uint8_t>();
+    return std::vector<int>(values, values + batch.columns[0].type.elements());
+  };
+  const auto resize = [&](std::vector<double> size) { return resized(Vision{"resize_nearest", {{"size", size}}}); };
+  EXPECT_EQ(resize({2, 3}), (std::vector<int>{50, 70, 90, 150, 170, 190}));
+  EXPECT_EQ(resize({4, 5}), std::vector<int>(pixels->begin(), pixels->end()));
+  EXPECT_EQ(resize({8, 5}).size(), 40u);
+  EXPECT_EQ(resize({2}), resize({2, 2}));  // the shorter edge
+  const std::vector<int> crop = resized(
+      Vision{"random_resized_crop", {{"size", std::vector<double>{7}}, {"interpolation", std::string("nearest")}}});
+  for (const int value : crop) EXPECT_EQ(value % 10, 0);
+}
+
 }  // namespace
 }  // namespace mslua::data

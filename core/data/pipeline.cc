@@ -157,7 +157,7 @@ Status Pipeline::OpenForeign(const Dataset& dataset) {
   generator_ = source.generator();
   source_size_ = generator_->size();
   if (generator_->random_access() && source_size_ < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("GeneratorDataset: a source with random access has a length of ",
+    return absl::InvalidArgumentError(absl::StrCat(generator_->name(), ": a source with random access has a length of ",
                                                    source_size_, ", expected at least 1"));
   }
   Generator::Row row;
@@ -168,11 +168,9 @@ Status Pipeline::OpenForeign(const Dataset& dataset) {
     RETURN_IF_ERROR(generator_->Rewind());
     ASSIGN_OR_RETURN(any, generator_->Next(&row));
   }
-  if (!any)
-    return absl::InvalidArgumentError(
-        absl::StrCat(generator_->place(), "GeneratorDataset: the source gives no sample"));
+  if (!any) return absl::InvalidArgumentError(absl::StrCat(generator_->name(), ": the source gives no sample"));
   if (row.size() != column_names.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(generator_->place(), "GeneratorDataset: a sample has ", row.size(),
+    return absl::InvalidArgumentError(absl::StrCat(generator_->name(), ": a sample has ", row.size(),
                                                    row.size() == 1 ? " column" : " columns", ", column_names has ",
                                                    column_names.size()));
   }
@@ -186,8 +184,7 @@ Status Pipeline::OpenForeign(const Dataset& dataset) {
       generator_->Counted(source_size_ + 1);
     }
     if (source_size_ > kMaxSequence) {
-      return absl::InvalidArgumentError(absl::StrCat(generator_->place(), "GeneratorDataset: no end after ",
-                                                     kMaxSequence,
+      return absl::InvalidArgumentError(absl::StrCat(generator_->name(), ": no end after ", kMaxSequence,
                                                      " samples; give num_samples, or a length with "
                                                      "function(i)"));
     }
@@ -288,6 +285,31 @@ Status ApplyToColumns(const Op& op, size_t stage, std::vector<ColumnState>* colu
   return absl::OkStatus();
 }
 
+// Whether images of two sizes would be changed in different places.
+bool DependsOnSize(const Transform& transform) {
+  if (const auto* vision = std::get_if<Vision>(&transform)) return FindVision(vision->kind)->places;
+  return std::holds_alternative<RandomCrop>(transform) || std::holds_alternative<CenterCrop>(transform);
+}
+
+Status CheckSizes(const ChangedTogether& pair, const TensorType& first, const TensorType& second) {
+  if (first.shape[0] == second.shape[0] && first.shape[1] == second.shape[1]) return absl::OkStatus();
+  const auto side = [](const std::string& name, const TensorType& type) {
+    return absl::StrCat("'", name, "' is ", type.shape[0], " x ", type.shape[1]);
+  };
+  return absl::InvalidArgumentError(absl::StrCat("map: ", pair.transform, " changes columns at the same places, and ",
+                                                 side(pair.first.name, first), ", ", side(pair.second.name, second),
+                                                 " pixels: map a Resize onto them before, or crop each by itself"));
+}
+
+Status CheckTogether(const std::vector<ChangedTogether>& together, const std::vector<RawColumn>& row) {
+  for (const ChangedTogether& pair : together) {
+    ASSIGN_OR_RETURN(const TensorType first, pair.first.before.TypeFor(row[pair.first.source]));
+    ASSIGN_OR_RETURN(const TensorType second, pair.second.before.TypeFor(row[pair.second.source]));
+    RETURN_IF_ERROR(CheckSizes(pair, first, second));
+  }
+  return absl::OkStatus();
+}
+
 // Copies a dense tensor into the front of each dimension of another one, which has `value` elsewhere.
 void CopyPadded(const TensorType& from, const uint8_t* in, const TensorType& to, double value, uint8_t* out) {
   const int64_t size = SizeOf(to.dtype);
@@ -366,6 +388,7 @@ Status Pipeline::AddStage(const CallOp& op, size_t place, std::vector<ColumnStat
     stage.chains.push_back(std::move(chain));
     stage.from.push_back(c.source);
   }
+  ASSIGN_OR_RETURN(stage.together, FindTogether(*columns));
   // The results take the place of the first column that the code gets; with equal numbers, of each.
   std::vector<ColumnState> next;
   const auto keep = [&](int from, std::string name) {
@@ -397,6 +420,39 @@ Status Pipeline::AddStage(const CallOp& op, size_t place, std::vector<ColumnStat
     if (from >= 0) stages_[s].made[k].type = stages_[s].chains[static_cast<size_t>(from)].out();
   }
   return absl::OkStatus();
+}
+
+StatusOr<std::vector<ChangedTogether>> Pipeline::FindTogether(const std::vector<ColumnState>& columns) {
+  std::vector<ChangedTogether> together;
+  const auto side = [&](const ColumnState& c, size_t t) -> StatusOr<ChangedTogether::Side> {
+    const auto end = static_cast<std::ptrdiff_t>(t);
+    ASSIGN_OR_RETURN(ColumnChain before,
+                     ColumnChain::Make(LastColumns()[c.source], {c.transforms.begin(), c.transforms.begin() + end},
+                                       {c.places.begin(), c.places.begin() + end}));
+    return ChangedTogether::Side{c.name, c.source, std::move(before)};
+  };
+  for (size_t k = 0; k < columns.size(); ++k) {
+    const ColumnState& c = columns[k];
+    for (size_t t = 0; t < c.transforms.size(); ++t) {
+      if (!DependsOnSize(c.transforms[t])) continue;
+      // With the column before it alone: equality is transitive.
+      for (size_t j = k; j-- > 0;) {
+        const auto& places = columns[j].places;
+        const auto same = std::find(places.begin(), places.end(), c.places[t]);
+        if (same == places.end()) continue;
+        ASSIGN_OR_RETURN(ChangedTogether::Side first, side(columns[j], static_cast<size_t>(same - places.begin())));
+        ASSIGN_OR_RETURN(ChangedTogether::Side second, side(c, t));
+        ChangedTogether pair{std::move(first), std::move(second), Name(c.transforms[t])};
+        const TensorType &a = pair.first.before.out(), &b = pair.second.before.out();
+        if (!IsKnown(a) || !IsKnown(b))
+          together.push_back(std::move(pair));
+        else
+          RETURN_IF_ERROR(CheckSizes(pair, a, b));
+        break;
+      }
+    }
+  }
+  return together;
 }
 
 Status Pipeline::AddMix(const MixOp& op, size_t place, std::vector<ColumnState>* columns) {
@@ -438,6 +494,13 @@ Status Pipeline::CheckMixes() const {
 
 Status Pipeline::CompileColumns(const std::vector<Op>& ops, CodeCalls* calls) {
   if (source_columns_.empty()) return absl::InvalidArgumentError("the dataset has no column");
+  for (size_t k = 0; k < source_columns_.size(); ++k) {
+    for (size_t j = 0; j < k; ++j) {
+      if (source_columns_[j].name == source_columns_[k].name)
+        return absl::InvalidArgumentError(
+            absl::StrCat("column_names: two columns have the name '", source_columns_[k].name, "'"));
+    }
+  }
   std::vector<ColumnState> columns;
   for (size_t k = 0; k < source_columns_.size(); ++k) columns.push_back({source_columns_[k].name, k, {}, {}, {}});
   const auto with_image = [&columns](size_t mix) {
@@ -511,6 +574,7 @@ Status Pipeline::CompileColumns(const std::vector<Op>& ops, CodeCalls* calls) {
       mixes_[m].dropped.push_back(std::move(sample));
     }
   }
+  ASSIGN_OR_RETURN(together_, FindTogether(columns));
   FindDirect();
   return CheckMixes();
 }
@@ -639,6 +703,7 @@ Status Pipeline::FillRow(const Epoch& epoch, int64_t at, const Shaped& shape, Sc
   // The place in the global sequence, not the sample's own number: a repeated sample gets new random numbers.
   const int64_t place = sharding_.num_shards > 0 ? at * sharding_.num_shards + sharding_.shard_id : at;
   RETURN_IF_ERROR(RunStages(epoch, place, id, scratch));
+  if (const Status sizes = CheckTogether(together_, scratch->row); !sizes.ok()) return Annotate(sizes, Where(id));
   for (size_t k = 0; k < chains_.size(); ++k) {
     const Draws draws{options_.seed, epoch.streams[k], static_cast<uint64_t>(place)};
     const Status status = FillColumn(k, draws, shape, scratch, columns[k]);
@@ -674,6 +739,7 @@ Status Pipeline::RunStage(size_t s, const Epoch::StageStreams& streams, int64_t 
   Scratch::StageMemory& memory = scratch->stages[s];
   memory.columns.resize(stage.chains.size());
   memory.row.resize(stage.chains.size());
+  if (const Status sizes = CheckTogether(stage.together, scratch->row); !sizes.ok()) return Annotate(sizes, Where(id));
   for (size_t k = 0; k < stage.chains.size(); ++k) {
     const Draws draws{options_.seed, streams.columns[k], static_cast<uint64_t>(place)};
     const Status status = Transformed(stage.chains[k], scratch->row[stage.from[k]], draws, &scratch->image,
@@ -715,6 +781,7 @@ Status Pipeline::ReadRow(const Epoch& epoch, int64_t i, Scratch* scratch, absl::
   Sequence unused;
   RETURN_IF_ERROR(ReadSample(id, scratch, &unused));
   RETURN_IF_ERROR(RunStages(epoch, i, id, scratch));
+  if (const Status sizes = CheckTogether(together_, scratch->row); !sizes.ok()) return Annotate(sizes, Where(id));
   if (scratch->stages.size() <= stages_.size()) scratch->stages.resize(stages_.size() + 1);
   Scratch::StageMemory& memory = scratch->stages[stages_.size()];
   memory.columns.resize(chains_.size());
@@ -851,7 +918,7 @@ Status Pipeline::PullSequence(Scratch* scratch, Sequence* sequence) const {
   const StatusOr<bool> more = generator_->Next(&scratch->foreign);
   RETURN_IF_ERROR(AtSample(more.status(), sequence->next));
   if (!*more) {
-    return absl::InvalidArgumentError(absl::StrCat(generator_->place(), "GeneratorDataset: the source ended after ",
+    return absl::InvalidArgumentError(absl::StrCat(generator_->name(), ": the source ended after ",
                                                    sequence->next % source_size_, " samples, expected ", source_size_));
   }
   sequence->passed = (sequence->next + 1) % source_size_ == 0;
@@ -862,8 +929,7 @@ Status Pipeline::CheckEnd(Scratch* scratch, Sequence* sequence) const {
   if (!std::exchange(sequence->passed, false) || cut_) return absl::OkStatus();
   ASSIGN_OR_RETURN(const bool more, generator_->Next(&scratch->foreign));
   if (!more) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(generator_->place(),
-                                                 "GeneratorDataset: the source gives more than the ", source_size_,
+  return absl::InvalidArgumentError(absl::StrCat(generator_->name(), ": the source gives more than the ", source_size_,
                                                  " samples that it gave when it was counted: give as many in each "
                                                  "epoch, or say with num_samples how many are used"));
 }
@@ -883,7 +949,7 @@ Status Pipeline::CheckForeign(const Generator::Row& row, int64_t id) const {
   std::vector<TensorType> got, want;
   for (const auto& column : row) got.push_back(column.type);
   for (const auto& column : source_columns_) want.push_back(column.type);
-  return absl::InvalidArgumentError(absl::StrCat(generator_->place(), "GeneratorDataset: ", Where(id), " is (",
+  return absl::InvalidArgumentError(absl::StrCat(generator_->name(), ": ", Where(id), " is (",
                                                  absl::StrJoin(got, ", ", write), "), sample 1 was (",
                                                  absl::StrJoin(want, ", ", write), ")", kAlike));
 }

@@ -32,6 +32,18 @@ struct FeedOptions {
 
 struct ColumnState;  // of Pipeline::Open
 
+// Two columns that are changed at the same places, such as an image and the mask of its pixels, and what is done to
+// each before that: there they have one size.
+struct ChangedTogether {
+  struct Side {
+    std::string name;
+    size_t source = 0;  // the column that it is made of
+    ColumnChain before;
+  };
+  Side first, second;
+  std::string transform;
+};
+
 // Immutable but for a generator's own state: with one, only the thread that opened it may use it.
 class Pipeline {
  public:
@@ -148,6 +160,7 @@ class Pipeline {
     std::vector<int> columns;    // of the next stage: chain k, or result -1 - k
     std::string stream;          // of its random numbers
     std::vector<Column> made;    // the next stage's columns
+    std::vector<ChangedTogether> together;
   };
   struct Mix {
     MixOp op;
@@ -178,6 +191,8 @@ class Pipeline {
   // Marks the columns that the mix changes.
   Status AddMix(const MixOp& op, size_t place, std::vector<ColumnState>* columns);
   Status CheckMixes() const;
+  // Which columns are changed together, of those whose sizes are not known yet; an error where known ones differ.
+  StatusOr<std::vector<ChangedTogether>> FindTogether(const std::vector<ColumnState>& columns);
   void FindDirect();  // makes direct_
   // What is wrong with operations of a dataset that another one is made of.
   Status CheckPart(const Dataset& dataset) const;
@@ -236,6 +251,7 @@ class Pipeline {
   std::vector<Shaped> shapes_;
   std::vector<Stage> stages_;
   std::vector<Mix> mixes_;
+  std::vector<ChangedTogether> together_;
   std::vector<TensorType> row_types_;
   std::vector<std::string> notices_;
   bool immediate_ = false;

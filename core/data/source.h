@@ -51,8 +51,10 @@ class Generator {
   virtual StatusOr<bool> Next(Row* row);
   // Called while a sequence is run to count its samples, with how many there are so far.
   virtual void Counted(int64_t /*samples*/) {}
-  // "recipe.lua:12: ", where its code is, for messages; empty when that is not known.
-  virtual std::string place() const { return ""; }
+  // Who speaks in a message: "recipe.lua:12: GeneratorDataset", where its code is and what it was given to.
+  virtual std::string name() const { return "GeneratorDataset"; }
+  // Equal where the code is the same.
+  virtual std::string identity() const { return ""; }
 };
 
 using FieldValue = std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<double>,

@@ -306,9 +306,14 @@ class TableReader : public Reader {
     } else {
       add(false, true, true);
     }
+    const int64_t inputs = static_cast<int64_t>(order.size());
     width_ = add(true, true, true);
-    if (width_ == 0)
-      return absl::InvalidArgumentError(absl::StrCat(table.dataset, ": columns: every column is skipped"));
+    const auto fail = [&](const auto&... what) {
+      return absl::InvalidArgumentError(absl::StrCat(table.dataset, ": columns: ", what...));
+    };
+    if (width_ == 0) return fail("every column is skipped");
+    if (!table.label.empty() && width_ == inputs)
+      return fail("the label '", table.label, "' is skipped; give it another type");
     return absl::OkStatus();
   }
 
@@ -335,8 +340,11 @@ class TableReader : public Reader {
       if (!here && !MayBeAbsent(described_[k])) break;
     }
     if (fields_.size() == names.size() && NoneIsLeft(fields_.empty() ? 0 : fields_.back() + 1)) return absl::OkStatus();
+    std::vector<std::string> wanted;
+    for (size_t k = 0; k < file_columns_; ++k) wanted.push_back(described_[k].name);
     return absl::DataLossError(absl::StrCat(
-        path, ": its header is not that of the files before it: ", absl::StrJoin(names, ",").substr(0, 200)));
+        path, ": its header is not that of the files before it: ", absl::StrJoin(names, ",").substr(0, 200),
+        "; expected ", absl::StrJoin(wanted, ",").substr(0, 200)));
   }
 
   // From the column k on, all are skipped.

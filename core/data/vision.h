@@ -46,6 +46,13 @@ struct ImageTaps {
 void Window(int64_t offset, int64_t n, std::vector<Tap>* taps, std::vector<Tap>* spare);
 // Linear, to n elements, with half-pixel centres. The taps so far only move pixels (w = 0).
 void Interpolate(int64_t n, std::vector<Tap>* taps, std::vector<Tap>* spare);
+// The nearest element, to n elements, with half-pixel centres: PyTorch's "nearest-exact".
+void TakeNearest(int64_t n, std::vector<Tap>* taps, std::vector<Tap>* spare);
+
+// The result's size for a field `size` of one number, the shorter edge, or two; -1 where it depends on an unknown one.
+ImageSize SizeOfResize(const Fields& fields, ImageSize size);
+// What is wrong with the field `size` of Resize.
+Status CheckSizeOfResize(const Fields& fields);
 
 struct VisionDef {
   VisionDef(std::string kind_name, std::string class_of_lua)
@@ -57,6 +64,7 @@ struct VisionDef {
   std::vector<FieldDef> fields;  // in the order of positional arguments
   int draws = 0;                 // random numbers that a sample takes, at most; 0: it is not random
   bool resizes = false;          // `move` interpolates
+  bool places = false;           // what it draws is a place in the image, and depends on the image's size
 
   // What is wrong with the fields for images of these channels; null: nothing.
   std::function<Status(const Fields& fields, int64_t channels)> check;

@@ -33,6 +33,15 @@ check.case("a list of numbers or booleans is one column", function()
   check.equal(firsts(ms.dataset.NumpySlicesDataset { true, false }), { true, false })
 end)
 
+check.case("columns have names of their own", function()
+  check.fails_here("column_names: two columns have the name 'x'", function()
+    ms.dataset.NumpySlicesDataset({ { 1, 2 }, { 3, 4 } }, { "x", "x" }):get_dataset_size()
+  end)
+  check.fails_here("column_names: two columns have the name 'x'", function()
+    ms.dataset.GeneratorDataset(function(i) return i, i end, { "x", "x" }, { length = 2 }):get_dataset_size()
+  end)
+end)
+
 check.case("a column that is not wanted may have any shapes", function()
   local ds = ms.dataset.GeneratorDataset(function(i) return ms.ones { i % 3 + 1 }, ms.ones { 4 } * i end, { "s", "x" },
     { length = 6 })
@@ -132,6 +141,58 @@ check.case("a function in map", function()
   check.fails_here("call map before batch", function()
     numbers():batch(2):map(function(x) return x end):get_dataset_size()
   end)
+  local problem = check.fails(": map: sample 2 is (f32[2], ", function()
+    firsts(numbers():map(function(x) return ms.ones { x:item() + 1 } end))
+  end)
+  check.equal(problem:find "dataset/derive", nil)
+end)
+
+check.case("columns that are changed together have one size", function()
+  local data = ms.dataset
+  local function arrays(size)
+    return data.NumpySlicesDataset({ ms.ones { 4, 8, 8, 3 }, ms.ones { 4, size, size, 1 } }, { "image", "mask" })
+  end
+  local function made(size)
+    return data.GeneratorDataset(function(i) return ms.ones { 8, 8, 3 }, ms.ones { i < 3 and 8 or size, 8, 1 } end,
+      { "image", "mask" }, { length = 4 })
+  end
+  local function read(ds, ...)
+    local sizes = { image = { { 8, 8, 3 }, 0 }, mask = { { 8, 8, 1 }, 0 } }
+    ds = ds:map { operations = { ... }, input_columns = { "image", "mask" } }:padded_batch(2, { pad_info = sizes })
+    for _ in ds:create_tuple_iterator() do end
+  end
+  local crops = { vision.RandomCrop { 4, 4 }, vision.CenterCrop { 4, 4 }, vision.RandomResizedCrop { 4, 4 } }
+  for _, crop in ipairs(crops) do
+    read(arrays(8), crop)
+    read(made(8), crop)
+    read(arrays(6), vision.Resize { 8, 8 }, crop)
+    read(made(6), vision.Resize { 8, 8 }, crop)
+    check.fails("changes columns at the same places, and 'image' is 8 x 8, 'mask' is 6 x 6 pixels", read, arrays(6),
+      crop)
+    check.fails("'image' is 8 x 8, 'mask' is 6 x 8 pixels: map a Resize onto them", read, made(6), crop)
+  end
+  read(arrays(6), vision.RandomHorizontalFlip(), vision.Resize { 4, 4 })
+end)
+
+check.case("a folder's cache knows the text of functions", function()
+  local folder = os.tmpname()
+  os.remove(folder)
+  -- Both functions agree on the samples that are made again when the folder is opened.
+  local function cached(body, lines)
+    local path = os.tmpname()
+    local out = assert(io.open(path, "w"))
+    out:write(lines or "", "return function(x)\n  local v = x:item()\n  return ", body, "\nend\n")
+    out:close()
+    local f = assert(loadfile(path))()
+    local all_of = firsts(numbers():map(f):cache(folder))
+    os.remove(path)
+    return all_of
+  end
+  local first = cached "v == 3 and 7 or 0"
+  check.equal(first[4], 7)
+  check.fails("was made of other data, or with other transforms", cached, "v == 3 and 8 or 0")
+  check.equal(cached("v == 3 and 7 or 0", "-- The same function in another line.\n"), first)
+  os.execute("rm -r " .. folder)
 end)
 
 check.case("a function in map leaves order, ranks and batches as they are", function()

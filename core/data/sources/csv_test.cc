@@ -241,6 +241,8 @@ TEST(CsvTest, Errors) {
   EXPECT_THAT(message("a\nx\ny\n", {{"columns", Texts{{"a", "category(1)"}}}}),
               HasSubstr(":3: column 'a': 'y' is value 2, expected at most 1 (category(1))"));
   EXPECT_THAT(message("a\n1\n", {{"column_type", "skip"}}), HasSubstr("every column is skipped"));
+  EXPECT_THAT(message("a,b\n1,2\n", {{"label", "b"}, {"columns", Texts{{"b", "skip"}}}}),
+              HasSubstr("columns: the label 'b' is skipped"));
   EXPECT_THAT(message("a\n1\n", {{"field_delim", "::"}}), HasSubstr("expected one character"));
 }
 

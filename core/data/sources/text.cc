@@ -220,6 +220,10 @@ class TextReader : public Reader {
     }
     int32_t id = 0;
     for (int byte = 0; byte < 256; ++byte) ids_[byte] = seen[byte] ? id++ : -1;
+    if (source.characters && source.vocab_size > 0 && id > source.vocab_size) {
+      return absl::DataLossError(absl::StrCat("TextDataset: ", paths[0], " has ", id,
+                                              " characters, expected at most vocab_size = ", source.vocab_size));
+    }
     return absl::OkStatus();
   }
 

@@ -50,6 +50,7 @@ MSLUA_VISION(random_erasing) {
                 NumbersField("ratio", "{least, greatest} height by width", std::vector<double>{0.3, 3.3}),
                 NumbersField("value", "one number, or one for each channel", std::vector<double>{0})};
   def.draws = 1 + 2 * kAttempts + 2;
+  def.places = true;
   def.check = Check;
   def.paint = Paint;
   return def;

@@ -59,10 +59,14 @@ MSLUA_VISION(random_resized_crop) {
   size.limits = AtLeast(1);
   FieldDef attempts{"max_attempts", FieldType::kInt, "draws before the middle of the image is taken", 10};
   attempts.limits = Between(1, 20);
+  FieldDef interpolation{"interpolation", FieldType::kString,
+                         "\"nearest\": values stay as they are, as those of a mask of classes must", "bilinear"};
+  interpolation.choices = {"bilinear", "nearest"};
   def.fields = {size, NumbersField("scale", "{least, greatest} share of the area", std::vector<double>{0.08, 1}),
                 NumbersField("ratio", "{least, greatest} width by height", std::vector<double>{3.0 / 4, 4.0 / 3}),
-                attempts};
+                attempts, interpolation};
   def.draws = 42;  // two for each attempt, two for the place
+  def.places = true;
   def.resizes = true;
   def.check = Check;
   def.size = [](const Fields& fields, ImageSize) -> StatusOr<ImageSize> { return SizeOf(fields); };
@@ -72,8 +76,9 @@ MSLUA_VISION(random_resized_crop) {
     const ImageSize size = SizeOf(fields);
     Window(box.top, box.height, taps.rows, taps.spare);
     Window(box.left, box.width, taps.columns, taps.spare);
-    Interpolate(size.height, taps.rows, taps.spare);
-    Interpolate(size.width, taps.columns, taps.spare);
+    const auto scale = fields.String("interpolation") == "nearest" ? TakeNearest : Interpolate;
+    scale(size.height, taps.rows, taps.spare);
+    scale(size.width, taps.columns, taps.spare);
   };
   return def;
 }

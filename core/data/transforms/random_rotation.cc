@@ -23,6 +23,7 @@ MSLUA_VISION(random_rotation) {
                 resample,
                 {"fill_value", FieldType::kNumber, "value outside the image", 0.0}};
   def.draws = 1;
+  def.places = true;
   def.check = [](const Fields& fields, int64_t) {
     const std::vector<double> degrees = fields.Numbers("degrees");
     const bool one = degrees.size() == 1 && degrees[0] >= 0;

@@ -33,18 +33,8 @@ std::vector<Cubic> CubicTaps(int64_t from, int64_t to) {
   return taps;
 }
 
-StatusOr<ImageSize> SizeOf(const Fields& fields, ImageSize size) {
-  const std::vector<double> v = fields.Numbers("size");
-  const auto first = static_cast<int64_t>(v[0]);
-  if (v.size() == 2) return ImageSize{first, static_cast<int64_t>(v[1])};
-  if (size.height < 0 || size.width < 0) return ImageSize{-1, -1};
-  // The shorter edge, as Resize does it.
-  if (size.height <= size.width) return ImageSize{first, first * size.width / size.height};
-  return ImageSize{first * size.height / size.width, first};
-}
-
 void Paint(const Fields& fields, float bound, SampleDraws*, const Planes& in, Planes* out) {
-  const ImageSize to = *SizeOf(fields, {in.height, in.width});
+  const ImageSize to = SizeOfResize(fields, {in.height, in.width});
   const auto rows = CubicTaps(in.height, to.height), columns = CubicTaps(in.width, to.width);
   out->Resize(in.channels, to.height, to.width);
   std::vector<float> line(static_cast<size_t>(in.width));
@@ -68,21 +58,14 @@ void Paint(const Fields& fields, float bound, SampleDraws*, const Planes& in, Pl
   }
 }
 
-Status Check(const Fields& fields, int64_t) {
-  const std::vector<double> v = fields.Numbers("size");
-  if ((v.size() == 1 || v.size() == 2) && v[0] >= 1 && v.back() >= 1 && v[0] <= 65536 && v.back() <= 65536)
-    return absl::OkStatus();
-  return BadField("Resize", "size: expected a number or {height, width}, from 1 to 65536");
-}
-
 }  // namespace
 
 MSLUA_VISION(resize_bicubic) {
   VisionDef def("resize_bicubic", "ResizeBicubic");
   def.doc = "Scales the image, bicubic.";
   def.fields = {NumbersField("size", "{height, width}, or one number for the shorter edge", {}, FieldType::kInts)};
-  def.check = Check;
-  def.size = SizeOf;
+  def.check = [](const Fields& fields, int64_t) { return CheckSizeOfResize(fields); };
+  def.size = SizeOfResize;
   def.paint = Paint;
   return def;
 }

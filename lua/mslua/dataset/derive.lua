@@ -103,7 +103,7 @@ local function called(spec, op)
     end
   end
   return {
-    kind = "generator", length = base:length(), column_names = columns,
+    kind = "generator", length = base:length(), column_names = columns, method = "map", user_function = op.f,
     source = function(i)
       local values = { base:row(i) }
       local results = pure("map", op, pick(values, inputs))

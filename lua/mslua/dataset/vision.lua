@@ -43,12 +43,13 @@ end)
 --- Scales the image.
 M.Resize = define("Resize", {
   size "{height, width}, or one number for the shorter edge",
-  { "interpolation", "string", "bilinear", choices = { "bilinear", "bicubic" },
-    doc = '"bilinear": between two pixels along each direction; "bicubic": between four' },
+  { "interpolation", "string", "bilinear", choices = { "bilinear", "bicubic", "nearest" },
+    doc = '"bilinear": between two pixels along each direction; "bicubic": between four; "nearest": values stay as '
+      .. 'they are, as those of a mask of classes must' },
 },
   function(a)
     local height, width = size_of("Resize", a.size, nil, 0)
-    if a.interpolation == "bicubic" then return { kind = "resize_bicubic", size = a.size } end
+    if a.interpolation ~= "bilinear" then return { kind = "resize_" .. a.interpolation, size = a.size } end
     return { kind = "resize", height = height, width = width }
   end)
 
@@ -102,7 +103,7 @@ end)
 
 -- Those that core/data/transforms declares.
 for _, transform in ipairs(core.vision_transforms()) do
-  if transform.kind ~= "resize_bicubic" then  -- a way of Resize
+  if not transform.kind:find "^resize_" then  -- a way of Resize
     M[transform.class] = define(transform.class, transform.fields, function(a)
       a.kind, a.random = transform.kind, transform.random
       return a
