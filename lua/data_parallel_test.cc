@@ -174,13 +174,80 @@ TEST(DataParallel, BroadcastMakesParametersRankZeros) {
   t.net =
       "self.fixed = self:state('fixed', {3}, 'normal') "
       "function self:construct(x) return self.fc2(ops.tanh(self.fc1(x))) + self.fixed end";
-  t.before = "ms.set_seed(7 + rank)";
+  t.before = "for _, p in ipairs(net:get_parameters()) do p.value = p.value + rank end";
   t.result = "return net.fc1.weight.value, net.fixed.value";
   const auto apart = Train(2, t);
   EXPECT_NE(apart[0], apart[1]);
   t.context = "parameter_broadcast = true";
   const auto same = Train(2, t);
   EXPECT_EQ(same[0], same[1]);
+}
+
+// Ranks of several seeds would read some samples twice and others never.
+TEST(DataParallel, RanksShuffleByOneSeed) {
+  Training t;
+  t.before = "ms.set_seed(7 + rank)";
+  t.context = "parameter_broadcast = true";
+  EXPECT_THAT(Train(2, t), Each(HasSubstr("rank 1 has the seed 8, rank 0 has 7: give all ranks one seed, or "
+                                          "num_shards and shard_id")));
+}
+
+// Keys of the modes that shard operators are refused, not ignored.
+TEST(DataParallel, RanksReadTheirRowsOnly) {
+  Training t;
+  t.context = "full_batch = true";
+  EXPECT_THAT(Train(2, t), Each(HasSubstr("dataset_strategy = \"full_batch\" needs parallel_mode semi_auto_parallel")));
+  t.context = "grad_accumulation_step = 4";
+  EXPECT_THAT(Train(2, t), Each(HasSubstr("grad_accumulation_step = 4: give it as accumulate_steps")));
+}
+
+// Updates of slices take more nodes on some ranks: the steps behind them are the same all the same.
+TEST(DataParallel, StepsWithUnevenSlices) {
+  const std::string text = R"(
+    local ms = require "mslua"
+    local core, nn = require "mslua.core", ms.nn
+    core.options.fast_dev_run = 1
+    ms.set_auto_parallel_context {parallel_mode = "data_parallel", gradients_mean = true, $CONTEXT}
+    local Net = nn.Cell:extend "Net"
+    function Net:init() self.a, self.c = nn.Dense(15, 15), nn.Dense(15, 15) end
+    function Net:construct(x) return self.a(x) end
+    local net, losses = Net(), {}
+    local function loss(net, x) return ms.ops.square(net.c(net(x))):mean() end
+    local model = ms.Model(net, {steps = {
+      {name = "c", loss = loss, params = "^c%.", optimizer = nn.Adam {learning_rate = 0.01}},
+      {name = "a", loss = loss, params = "^a%.", optimizer = nn.Momentum {learning_rate = 0.01, momentum = 0.9}}}})
+    local Recorder = ms.Callback:extend "Recorder"
+    function Recorder:on_train_step_end(state) losses[#losses + 1] = ("%.6g"):format(state.loss) end
+    model:train(2, ms.dataset.NumpySlicesDataset({ms.rand({16, 15}, "float32", "x")}, {"x"}):batch(4),
+      {callbacks = {Recorder()}})
+    return table.concat(losses, " "))";
+  const auto whole = RunSessions(2, absl::StrReplaceAll(text, {{"$CONTEXT", ""}}));
+  EXPECT_EQ(Numbers(whole[0]).size(), 4u) << whole[0];
+  const std::string slices =
+      "enable_parallel_optimizer = true, parallel_optimizer_config = {parallel_optimizer_threshold = 0}";
+  EXPECT_EQ(RunSessions(2, absl::StrReplaceAll(text, {{"$CONTEXT", slices}})), whole);
+}
+
+// A training in global view leaves nothing behind for those that follow in the same program.
+TEST(DataParallel, FollowsATrainingInGlobalView) {
+  Training t;
+  t.net =
+      "self.fc1.weight.layerwise_parallel = true self.norm = nn.BatchNorm1d(16) "
+      "function self:construct(x) return self.fc2(ops.tanh(self.norm(self.fc1(x)))) end";
+  t.context = "parallel_mode = 'hybrid_parallel'";
+  t.model = ", metrics = {'loss'}";
+  t.result = R"(
+    local eval = ms.dataset.NumpySlicesDataset({x, y}, {column_names = {"x", "y"}}):batch(10, {drop_remainder = false})
+    return table.concat(losses, " "), net.fc1.weight.value, ("%.9g"):format(model:eval(eval).loss))";
+  const auto want = Train(2, t);
+  EXPECT_NE(want[0], want[1]);
+  t.before = R"(
+    ms.set_auto_parallel_context {parallel_mode = "semi_auto_parallel"}
+    local other = nn.Dense(6, 3)
+    ms.Model(other, {loss_fn = nn.MSELoss(), optimizer = nn.SGD {learning_rate = 0.1}}):train(1, ds)
+    ms.reset_auto_parallel_context()
+    ms.set_auto_parallel_context {parallel_mode = "hybrid_parallel", gradients_mean = true})";
+  EXPECT_EQ(Train(2, t), want);
 }
 
 // A dataset sharded by hand is left alone; F feeds of b are one feed of F * b otherwise.
@@ -471,7 +538,14 @@ TEST_F(Resume, OwnParametersComeBackToTheirRank) {
   EXPECT_NE(undisturbed[0], undisturbed[1]);
   t.result = "return net.fc1.weight.value, net.fc2.weight.value";
   const auto want = Train(2, t);
-  Part(2, false, t);
+  const auto saved = Part(2, false, t);
+  Training loads = t;
+  loads.result = absl::StrCat("for _, p in ipairs(net:get_parameters()) do p.value = ms.zeros(p.shape, p.dtype) end ",
+                              "ms.load_checkpoint('", folder_, "', net) ", t.result);
+  loads.max_steps = 1;
+  loads.callbacks = "";
+  EXPECT_EQ(Train(2, loads), saved);
+  EXPECT_EQ(Train(1, loads)[0], saved[0]);
   EXPECT_EQ(Part(2, true, t), want);
   const auto more = Part(3, true, t);
   EXPECT_THAT(more[2], HasSubstr("was saved by 2 rank(s): it has no value of rank 2's own"));

@@ -143,6 +143,51 @@ TEST(SemiAuto, FollowsOneRankWithAFullBatchAccumulationAndClipping) {
   ExpectFollowsOneRank(4, t);
 }
 
+TEST(SemiAuto, TrainOneStepCellFollowsOneRank) {
+  Training t;
+  t.before = R"(
+    local step = nn.TrainOneStepCell(nn.WithLossCell(net, nn.MSELoss()), $OPT)
+    for epoch = 1, 4 do
+      for a, b in ds:create_tuple_iterator() do losses[#losses + 1] = ("%.9g"):format(step(a, b):item()) end
+    end
+    local train = model.train
+    function model:train() end)";
+  t.before = absl::StrReplaceAll(t.before, {{"$OPT", t.optimizer}});
+  const std::vector<double> want = Numbers(Train(1, t)[0]);
+  ASSERT_EQ(want.size(), 8u);
+  t.net = "self.matmul:shard {{2, 2}, {2, 1}}";
+  for (const std::string& text : Train(4, t)) {
+    const std::vector<double> got = Numbers(text);
+    ASSERT_EQ(got.size(), 8u) << text;
+    for (size_t i = 0; i < 8; ++i) EXPECT_NEAR(got[i] / want[i], 1, 1e-5) << "step " << i + 1;
+  }
+  t.net = "self.matmul:shard {{1, 3}, {3, 1}}";
+  EXPECT_THAT(Train(2, t), Each(HasSubstr("shard")));
+}
+
+// After a training in global view a rank has parts of the network, of which it computes nothing by itself.
+TEST(SemiAuto, PartsAreNoNetworkOfTheirOwn) {
+  Training t;
+  t.net = "self.matmul:shard {{1, 2}, {2, 1}}";
+  for (const char* use : {"model:eval(ds)", "model:train(1, ds)", "model:predict(x)"}) {
+    t.result = absl::StrCat("ms.reset_auto_parallel_context() return ", use);
+    EXPECT_THAT(Train(2, t), Each(HasSubstr("in the parallel mode that it was trained with"))) << use;
+  }
+}
+
+// Ranks that have parts of one network read the same batches and draw the same weights.
+TEST(SemiAuto, RanksHaveOneSeedAndOneBatch) {
+  Training t;
+  t.before = "ms.set_seed(7 + core.options.rank)";
+  EXPECT_THAT(Train(2, t), Each(HasSubstr("rank 1 has the seed 8, rank 0 has 7: give all ranks one seed, with which")));
+  t = {};
+  t.context = ", full_batch = true";
+  t.before =
+      "ds = ms.dataset.NumpySlicesDataset({x, y}, {column_names = {'x', 'y'}, num_shards = ranks, "
+      "shard_id = core.options.rank}):batch(8, {drop_remainder = true})";
+  EXPECT_THAT(Train(2, t), Each(HasSubstr("where both read the same batches: leave num_shards and shard_id out")));
+}
+
 TEST(SemiAuto, FollowsOneRankWithRecomputation) {
   Training t;
   t.before = "net:recompute()";

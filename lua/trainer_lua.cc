@@ -70,11 +70,11 @@ StatusOr<int> Evaluate(lua_State* L, Session& session) {
   const auto* dataset = ToObject<std::shared_ptr<DatasetHandle>>(L, 2);
   if (graph == nullptr || dataset == nullptr)
     return absl::InvalidArgumentError("evaluate: expected a Graph and a Dataset");
-  ASSIGN_OR_RETURN(const TrainingData data, OpenEval(session, **dataset));
+  ASSIGN_OR_RETURN(const TrainingData data, OpenEval(session, **dataset, (*graph)->sharded));
   data::Loader loader(data.pipeline, data.loader);
   ASSIGN_OR_RETURN(const auto executable, CompileGraph(session, **graph));
   ASSIGN_OR_RETURN(auto varying, VaryingOf(session.state(), **graph));
-  const bool shared = lua_toboolean(L, 3) != 0 && session.state().view == nullptr;
+  const bool shared = lua_toboolean(L, 3) != 0 && !(*graph)->sharded;
   ASSIGN_OR_RETURN(const auto evaluator,
                    Evaluator::Create(executable.get(), &loader, shared ? session.groups() : nullptr,
                                      &session.state().store, std::move(varying)));

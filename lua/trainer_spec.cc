@@ -219,7 +219,7 @@ Status ReadEvalSpec(lua_State* L, Session& session, int index, EvaluationSpec* e
   RETURN_IF_ERROR(ReadSampleForm(L, index, &eval->samples));
   ASSIGN_OR_RETURN(eval->graph, FieldGraph(L, index, "eval"));
   ASSIGN_OR_RETURN(const auto dataset, FieldDataset(L, index, "eval"));
-  eval->open = [&session, dataset] { return OpenEval(session, *dataset); };
+  eval->open = [&session, dataset, whole = eval->graph->sharded] { return OpenEval(session, *dataset, whole); };
   ASSIGN_OR_RETURN(eval->every_epochs, FieldInt(L, index, "every_epochs", 1));
   ASSIGN_OR_RETURN(eval->every_steps, FieldInt(L, index, "every_steps", 0));
   const StackGuard guard(L);
@@ -428,8 +428,7 @@ StatusOr<std::shared_ptr<TrainingSpec>> ReadTrainingSpec(lua_State* L, Session& 
   return spec;
 }
 
-StatusOr<TrainingData> OpenEval(Session& session, DatasetHandle& dataset) {
-  const bool whole = session.state().view != nullptr;
+StatusOr<TrainingData> OpenEval(Session& session, DatasetHandle& dataset, bool whole) {
   const auto feeds = session.feeds, feed = session.feed;
   if (whole) session.feeds = 1, session.feed = 0;
   auto pipeline = dataset.Open(session);

@@ -17,8 +17,8 @@ StatusOr<std::shared_ptr<TracedGraph>> FieldGraph(lua_State* L, int index, const
 // Reads the table at 1; its functions of Lua run in `session`, which outlives the spec.
 StatusOr<std::shared_ptr<TrainingSpec>> ReadTrainingSpec(lua_State* L, Session& session);
 
-// The batches of an evaluation. In global view every rank reads all of them, and the graph shards them.
-StatusOr<TrainingData> OpenEval(Session& session, DatasetHandle& dataset);
+// The batches of an evaluation. `whole`: every rank reads all of them, and the graph shards them.
+StatusOr<TrainingData> OpenEval(Session& session, DatasetHandle& dataset, bool whole);
 
 // Pushes a table: the list of each output's sums, by its name.
 void PushSums(lua_State* L, const std::vector<MetricSums>& sums);

@@ -257,7 +257,7 @@ Status Resuming::Restore(const TensorNames& names, const TensorParts& parts, int
       CompareUnsaved(saved, unsaved_, checkpoint()->path(), spec_.parameters, spec_.parameter_names), kExitStorage));
   if (!checkpoint()->note().empty()) PrintNote(checkpoint()->note());
   const GlobalView* const view = rank_.state->view.get();
-  const bool has_all = view == nullptr || view->stages() == 1;  // else the other stages have the rest
+  const bool has_all = !spec_.graph->sharded || view->stages() == 1;  // else the other stages have the rest
   if (!report.ignored.empty() && has_all)
     PrintNote(absl::StrCat(checkpoint()->path(),
                            " has tensors that this run does not: ", absl::StrJoin(report.ignored, ", ")));

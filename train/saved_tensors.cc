@@ -30,7 +30,7 @@ TensorParts PartsOfView(const RankState& state, const StepGraph& graph, const Gl
 }  // namespace
 
 TensorParts PartsOf(RankState& state, const StepGraph& graph, bool together) {
-  if (state.view != nullptr) return PartsOfView(state, graph, *state.view);
+  if (graph.sharded) return PartsOfView(state, graph, *state.view);
   TensorParts parts;
   for (const auto& p : graph.parameters) {
     if (together && p->MayVary()) parts[p->key].varies = true;
@@ -70,8 +70,8 @@ endpoint::TensorPlace PlaceOf(const RankState& state, const TensorParts& parts, 
     if (const GlobalView::Sharded* sharded = view->Find(name)) {
       place.part = sharded->part;
       place.layout = sharded->layout.ToString();
+      return place;
     }
-    return place;
   }
   const auto found = parts.find(name);
   if (found == parts.end()) return place;

@@ -16,6 +16,7 @@
 #include "core/base/atomic_file.h"
 #include "core/base/exit_code.h"
 #include "core/base/folder.h"
+#include "core/base/hash.h"
 #include "core/runtime/guard.h"
 #include "core/runtime/profile.h"
 #include "core/runtime/shaped_executable.h"
@@ -60,21 +61,48 @@ void NoteShards(const std::vector<data::Sharding>& shards) {
                          ", shard_id = ms.communication.get_rank(), or leave both out"));
 }
 
+// FailedPrecondition where the ranks' seeds, number r that of rank r, differ and may not: `whole`: ranks that have
+// parts of one network draw the same weights and the same dropout; ranks that share samples shuffle them alike.
+Status CompareSeeds(Groups& groups, const TrainingData& data, bool whole, const std::vector<std::string>& seeds) {
+  const auto other = std::find_if(seeds.begin(), seeds.end(), [&](const auto& seed) { return seed != seeds[0]; });
+  if (other == seeds.end()) return absl::OkStatus();
+  const std::string differ = absl::StrCat("rank ", other - seeds.begin(), " has the seed ", *other, ", rank 0 has ",
+                                          seeds[0], ": give all ranks one seed, ");
+  if (whole) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(differ, "with which they make the same weights of one network, and read the same batches"));
+  }
+  data::Pipeline::Epoch epoch;
+  data.pipeline->MakeEpoch(0, &epoch);
+  const auto& samples = epoch.order.samples;
+  const std::string order = absl::StrCat(Crc32c(samples.data(), samples.size() * sizeof(samples[0])));
+  ASSIGN_OR_RETURN(const auto orders, GatherTexts(groups, order, "the orders of samples"));
+  const bool same = std::all_of(orders.begin(), orders.end(), [&](const auto& text) { return text == orders[0]; });
+  if (same || data.sharding.num_shards > 0 || data.repeated) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(differ,
+                   "or num_shards and shard_id: ranks that shuffle the dataset differently would read some "
+                   "samples twice, and others never"));
+}
+
 // Ranks that train together make as many steps of batches of one type: FailedPrecondition where they do not. A warning
 // where they read different data all the same: their files may be of different versions.
-Status CompareDatasets(Groups& groups, const TrainingData& data) {
+Status CompareDatasets(Groups& groups, const TrainingData& data, bool whole) {
   std::string steps = absl::StrCat(data.pipeline->size(), " batches of");
   for (int64_t s = 0; s < data.pipeline->shapes(); ++s) {
     if (s > 0) absl::StrAppend(&steps, " or");
     for (const data::Column& c : data.pipeline->schema(s)) absl::StrAppend(&steps, " ", c.name, " ", ToString(c.type));
   }
-  const std::string mine = absl::StrCat(steps, "\n", data.source, ", ", data.pipeline->source_size(), " samples\n",
-                                        data.sharding.num_shards, "\n", data.sharding.shard_id);
+  const std::string mine =
+      absl::StrCat(steps, "\n", data.source, ", ", data.pipeline->source_size(), " samples\n", data.sharding.num_shards,
+                   "\n", data.sharding.shard_id, "\n", data.pipeline->seed());
   ASSIGN_OR_RETURN(const auto all, GatherTexts(groups, mine, "the data sets"));
   const std::vector<std::string> first = absl::StrSplit(all[0], '\n');
   std::vector<data::Sharding> shards;
+  std::vector<std::string> seeds;
   for (size_t r = 0; r < all.size(); ++r) {
     const std::vector<std::string> other = absl::StrSplit(all[r], '\n');
+    seeds.push_back(other[4]);
     data::Sharding sharding;
     if (!absl::SimpleAtoi(other[2], &sharding.num_shards) || !absl::SimpleAtoi(other[3], &sharding.shard_id))
       return absl::InternalError(absl::StrCat("the dataset of rank ", r, ": ", all[r]));
@@ -90,8 +118,17 @@ Status CompareDatasets(Groups& groups, const TrainingData& data) {
     }
     if (groups.rank() == 0) absl::FPrintF(stderr, "mslua: warning: %s\n", what);
   }
+  // Ranks r, r + feeds, ... read the same rows.
+  for (size_t r = static_cast<size_t>(data.feeds); whole && r < shards.size(); ++r) {
+    const data::Sharding &a = shards[r % data.feeds], &b = shards[r];
+    if (a.num_shards == b.num_shards && a.shard_id == b.shard_id) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "rank ", r, " reads a part of the dataset by num_shards = ", b.num_shards, ", shard_id = ", b.shard_id,
+        " and rank ", r % data.feeds, " one by num_shards = ", a.num_shards, ", shard_id = ", a.shard_id,
+        ", where both read the same batches: leave num_shards and shard_id out"));
+  }
   if (groups.rank() == 0 && data.sharding.num_shards > 0 && data.feeds == groups.size()) NoteShards(shards);
-  return absl::OkStatus();
+  return CompareSeeds(groups, data, whole, seeds);
 }
 
 // Rows of a batch, on average over an epoch's batches.
@@ -198,7 +235,8 @@ Status Training::OpenData() {
   progress().epochs = spec_.options.epochs;
   progress().steps_per_epoch = data_.pipeline->size();
   if (data_.pipeline->size() == 0) return absl::InvalidArgumentError("train: the dataset has no whole batch");
-  if (together() != nullptr) RETURN_IF_ERROR(WithExitCode(CompareDatasets(*together(), data_), kExitHang));
+  const bool whole = spec_.graph->sharded;
+  if (together() != nullptr) RETURN_IF_ERROR(WithExitCode(CompareDatasets(*together(), data_, whole), kExitHang));
   return absl::OkStatus();
 }
 
@@ -417,11 +455,10 @@ Status Training::AddSummaries() {
 Status Training::CheckHistograms() const {
   if (spec_.histograms.every == 0 || together() == nullptr) return absl::OkStatus();
   for (const auto& p : spec_.parameters) {
-    if (rank_.state->view == nullptr && !p->layerwise_parallel) continue;
+    if (!spec_.graph->sharded && !p->layerwise_parallel) continue;
     return absl::InvalidArgumentError(
         "histograms: each rank has a part of the parameters here (semi_auto_parallel, auto_parallel, pipeline stages "
-        "or "
-        "layerwise_parallel): leave histograms out, or train data parallel");
+        "or layerwise_parallel): leave histograms out, or train data parallel");
   }
   return absl::OkStatus();
 }
@@ -432,7 +469,7 @@ Status Training::AddEvaluation() {
   eval_loader_ = std::make_unique<data::Loader>(data.pipeline, data.loader);
   ASSIGN_OR_RETURN(eval_executable_, rank_.compile(*eval.graph, /*share=*/false, &decisions_));
   ASSIGN_OR_RETURN(auto varying, VaryingOf(*rank_.state, *eval.graph));
-  Groups* const sums_over = rank_.state->view == nullptr ? together() : nullptr;
+  Groups* const sums_over = eval.graph->sharded ? nullptr : together();
   ASSIGN_OR_RETURN(evaluator_, Evaluator::Create(eval_executable_.get(), eval_loader_.get(), sums_over,
                                                  &rank_.state->store, std::move(varying)));
   eval_hook_ =

@@ -18,7 +18,7 @@ struct CompilerAttrs {
 
 CompilerAttrs TakeCompilerAttrs(RankState& state, const Trace& trace, const OpDef& op, Attrs* attrs) {
   CompilerAttrs wishes;
-  GlobalView* const view = state.view.get();
+  GlobalView* const view = trace.sharded() ? state.view.get() : nullptr;
   if (const std::string* own = mark::kUserStrategy.Find(*attrs)) {
     wishes.in_strategy = *own;
   } else if (view != nullptr) {

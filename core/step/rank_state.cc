@@ -112,8 +112,8 @@ Status CheckWhole(const RankState& state, const ParameterData& p) {
   if (sharded == nullptr) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "parameter '", p.name, "' is ", ToString(sharded->whole()), ", and this rank keeps ", ToString(sharded->local()),
-      " of it: what a rank computes by itself would be of its part; evaluate with model:eval or model:predict, or read "
-      "the parameter's .value on every rank, which is whole"));
+      " of it: what a rank computes by itself would be of its part; evaluate with model:eval or model:predict in the "
+      "parallel mode that it was trained with, or read the parameter's .value on every rank, which is whole"));
 }
 
 StatusOr<Tensor> BorrowValue(RankState& state, ParameterData& p) {

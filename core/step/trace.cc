@@ -58,6 +58,7 @@ Value Trace::ScalarInput(const std::string& name, DType dtype) {
 StatusOr<Value> Trace::ParameterInput(const std::shared_ptr<ParameterData>& parameter) {
   const auto found = inputs_.find(parameter.get());
   if (found != inputs_.end()) return found->second;
+  if (!sharded_) RETURN_IF_ERROR(CheckWhole(state_, *parameter));
   const Value value = Input(KeyOf(state_, *parameter), parameter->kind, parameter->type);
   RETURN_IF_ERROR(builder_.status());
   used_.push_back(parameter);

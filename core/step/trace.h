@@ -35,6 +35,9 @@ class Trace {
   void FollowCells() { follows_cells_ = true; }
   bool follows_cells() const { return follows_cells_; }
   void SetTraining(bool training) { training_ = training; }
+  // Whether the rank's view shards the graph: operators keep their strategies, and parameters may be parts.
+  void SetSharded(bool sharded) { sharded_ = sharded; }
+  bool sharded() const { return sharded_; }
 
   // What a parameter is at this place: the graph input on first use, or what was assigned to it.
   StatusOr<Value> ParameterValue(const std::shared_ptr<ParameterData>& parameter);
@@ -107,7 +110,7 @@ class Trace {
   RankState& state_;
   const uint64_t id_;
   bool training_;
-  bool follows_cells_ = false, captures_ = false;
+  bool follows_cells_ = false, captures_ = false, sharded_ = false;
   std::vector<Tensor> captured_;
   std::vector<Value> captured_values_;
   absl::optional<DType> amp_;

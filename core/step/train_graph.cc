@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/autodiff/gradient.h"
@@ -109,6 +111,28 @@ struct ForwardBackward {
   std::string traced;  // the text of the first micro-batch, for ranks to compare
 };
 
+// The text of a graph's nodes from `from` on, with their numbers from there, and earlier ones' in the order of their
+// first use: ranks may have other numbers, as updates of uneven slices take more nodes on some.
+std::string Renumbered(absl::string_view text, size_t from) {
+  std::string out;
+  absl::flat_hash_map<size_t, size_t> earlier;
+  for (size_t at = 0; at < text.size();) {
+    size_t end = at + 1, number = 0;
+    if (text[at] == '%')
+      while (end < text.size() && absl::ascii_isdigit(text[end])) number = number * 10 + (text[end++] - '0');
+    const bool more = end + 1 < text.size() && text[end] == '.' && !absl::ascii_isdigit(text[end + 1]);
+    if (end == at + 1 || more || (end < text.size() && (absl::ascii_isalpha(text[end]) || text[end] == '_'))) {
+      out.append(text.data() + at, end - at);  // a name, "%1.weight", or another character
+    } else if (number >= from) {
+      absl::StrAppend(&out, "%", number - from);
+    } else {
+      absl::StrAppend(&out, "%earlier.", earlier.emplace(number, earlier.size()).first->second);
+    }
+    at = end;
+  }
+  return out;
+}
+
 // The graph's text, of its nodes those from `from` on, but for seeds, which ranks may have of their own.
 std::string CommonText(const Graph& graph, size_t from) {
   Graph common = graph;
@@ -118,7 +142,7 @@ std::string CommonText(const Graph& graph, size_t from) {
   const std::string text = ToString(common);
   size_t at = 0;  // a line for the head, and one for each node
   for (size_t line = 0; from > 0 && line <= from; ++line) at = text.find('\n', at) + 1;
-  return text.substr(at);
+  return from > 0 ? Renumbered(text.substr(at), from) : text;
 }
 
 // A parameter that the network uses without owning it would silently stay as it is: a cell in a plain table, say.
@@ -389,6 +413,7 @@ Status EmitAverage(RankState& state, Trace& trace, const TrainSpec& spec, const 
 StatusOr<StepGraph> Cut(Trace& trace, GlobalView& view, bool feeds, std::vector<MicroBlock> blocks) {
   RETURN_IF_ERROR(trace.Check());
   StepGraph traced;
+  traced.sharded = true;
   const StageTrace stages{view.stages(), trace.Stages(), std::move(blocks)};
   ASSIGN_OR_RETURN(Graph whole, trace.g().Finish());
   MarkMicroBatches(stages.blocks, &whole);
@@ -558,6 +583,7 @@ StatusOr<EmittedStep> EmitStep(RankState& state, Trace& trace, const TrainSpec& 
 
 StatusOr<TrainGraph> BuildTrainGraph(RankState& state, Trace& trace, const TrainSpec& spec, const ForwardFn& forward) {
   GlobalView* const view = spec.sharded ? state.view.get() : nullptr;
+  trace.SetSharded(spec.sharded);
   if (spec.amp) trace.SetAmp(*spec.amp);
   ASSIGN_OR_RETURN(const std::vector<Value> columns, Columns(trace, view, spec.inputs));
   if (view != nullptr && view->stages() > 1) trace.SplitParametersByStage();
@@ -650,6 +676,7 @@ StatusOr<StepGraph> BuildUpdateGraph(RankState& state, Trace& trace, const Train
 
 StatusOr<StepGraph> BuildEvalGraph(RankState& state, Trace& trace, const EvalGraphSpec& spec,
                                    const ForwardFn& forward) {
+  trace.SetSharded(spec.sharded);
   if (spec.amp) trace.SetAmp(*spec.amp);
   if (spec.averages != nullptr) {
     trace.ReadInstead([&](const ParameterData& p) { return AverageOf(state, spec.averages, p); });

@@ -65,6 +65,7 @@ struct StepGraph {
   // For a training step of several ranks: what was traced, before it was partitioned for this rank, and its options.
   // One item per line, with the recipe's line behind "  # ". It must be equal on all ranks.
   std::string common;
+  bool sharded = false;     // by the rank's view
   bool clips_norm = false;  // a training step scales gradients down by their norm, the output "grad_norm"
   // Where the data has batches of several shapes, this graph is for the first of them, and these for the others; with
   // the same parameters and updates. `share`: which part of the batches has a graph's shape.

@@ -131,7 +131,7 @@ local function fit(parameters, values)
   for _, p in ipairs(parameters) do
     local name = own_name(p, values) or (values[p.name] ~= nil and p.name) or older[p.name]
     local v = name and values[name]
-    if name then used[name] = true end
+    if name then used[name], used[p.name] = true, true end
     if older[p.name] then table.insert(found.older, ("%s from %s"):format(p.name, name)) end
     if v == nil then
       if p.saved then table.insert(found.missing, p.name) end
@@ -145,9 +145,9 @@ local function fit(parameters, values)
     end
   end
   for _, name in ipairs(stored) do
-    -- A value of one rank: of a layerwise_parallel parameter, or of running statistics.
-    local own = by_name[name:match "^rank_%d+/(.*)$" or ""]
-    if not used[name] and not states[name] and not own then
+    -- A value of one rank: of a layerwise_parallel parameter or its optimizer's state, or of running statistics.
+    local of_rank = name:match "^rank_%d+/(.*)$" or ""
+    if not used[name] and not states[name] and not by_name[of_rank] and not states[of_rank] then
       table.insert(found.unused, name)
     end
   end

@@ -67,6 +67,8 @@ local moved = {
   ["ms.ops.nonzero"] = "a result has the same shape in every step: ms.ops.select or ms.ops.masked_fill",
   ["ms.ops.unique"] = "a result has the same shape in every step: ms.ops.sort(x) brings equal elements together",
   ["ms.ops.clamp"] = "ms.ops.clip(x, min, max)",
+  ["ms.ops.ReduceOp.AVG"] = "ops.ReduceOp.SUM, and divide the result by ms.communication.get_group_size()",
+  ["ms.ops.ReduceOp.MEAN"] = "ops.ReduceOp.SUM, and divide the result by ms.communication.get_group_size()",
   ["ms.ops.mod"] = "x - ms.ops.floor(x / y) * y",
   ["ms.ops.floor_mod"] = "x - ms.ops.floor(x / y) * y",
   ["ms.ops.remainder"] = "x - ms.ops.floor(x / y) * y",
@@ -111,12 +113,11 @@ local names = setmetatable({}, { __mode = "k" })  -- table -> "ms.nn"
 ---@return string?
 function M.name_of(t) return type(t) == "table" and names[t] or nil end
 
---- Makes reading an unknown name an error.
----@param name string "ms.nn"
+--- Makes reading an unknown name of a table of choices an error.
+---@param name string "ms.ParallelMode"
 ---@param t table
 ---@return table t
-function M.strict(name, t)
-  names[t] = name
+function M.choices(name, t)
   return setmetatable(t, {
     __index = function(_, key)
       local full = name .. "." .. tostring(key)
@@ -124,6 +125,15 @@ function M.strict(name, t)
       errors.fail("there is no %s%s", full, core.did_you_mean(tostring(key), errors.names(t)))
     end,
   })
+end
+
+--- The same of a module.
+---@param name string "ms.nn"
+---@param t table
+---@return table t
+function M.strict(name, t)
+  names[t] = name
+  return M.choices(name, t)
 end
 
 return M

@@ -5,6 +5,7 @@ local class = require "mslua.class"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
 local Cell = require "mslua.cell"
+local namespace = require "mslua.namespace"
 local strategy = require "mslua.strategy"
 
 local ops = {}
@@ -296,6 +297,6 @@ function ops.scalar_to_array(...) return core.tensor((arity.take("scalar_to_arra
 function ops.stop_gradient(...) return core.stop_gradient(...) end
 
 --- What reduction operators and collectives do with several values.
-ops.ReduceOp = { SUM = "sum", PROD = "prod", MAX = "max", MIN = "min" }
+ops.ReduceOp = namespace.choices("ms.ops.ReduceOp", { SUM = "sum", PROD = "prod", MAX = "max", MIN = "min" })
 
-return require("mslua.namespace").strict("ms.ops", ops)
+return namespace.strict("ms.ops", ops)

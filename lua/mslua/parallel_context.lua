@@ -5,6 +5,7 @@ local args = require "mslua.args"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
 local files = require "mslua.files"
+local namespace = require "mslua.namespace"
 local notice = require "mslua.notice"
 local ranks = require "mslua.ranks"
 local settings = require "mslua.settings"
@@ -13,13 +14,11 @@ local strategy = require "mslua.strategy"
 local M = {}
 
 --- The five parallel modes, as strings.
-M.ParallelMode = {
+M.ParallelMode = namespace.choices("ms.ParallelMode", {
   STAND_ALONE = "stand_alone", DATA_PARALLEL = "data_parallel", HYBRID_PARALLEL = "hybrid_parallel",
   SEMI_AUTO_PARALLEL = "semi_auto_parallel", AUTO_PARALLEL = "auto_parallel",
-}
-M.ParallelMode.MODE_LIST = {
-  "stand_alone", "data_parallel", "hybrid_parallel", "semi_auto_parallel", "auto_parallel",
-}
+  MODE_LIST = { "stand_alone", "data_parallel", "hybrid_parallel", "semi_auto_parallel", "auto_parallel" },
+})
 
 -- Counts of gradients, strictly ascending: {20, 35} is [0,20), [20,35), [35, ...).
 local function check_segments(list)
@@ -307,18 +306,30 @@ function M.share_samples()
   M.set_feed()
 end
 
+-- Both keys say what a rank reads.
+local function check_full_batch(values)
+  if type(values) ~= "table" then return end
+  local full, dataset = values.full_batch, values.dataset_strategy
+  if type(full) == "boolean" and dataset ~= nil and full ~= (dataset == "full_batch") and (full or
+    dataset == "full_batch") then
+    errors.fail("set_auto_parallel_context: full_batch = %s and dataset_strategy = %s contradict each other: leave one "
+      .. "of them out", full, errors.show(dataset))
+  end
+end
+
 --- Sets keys of the parallel context; before the network is compiled.
 ---@param ... table { parallel_mode = ms.ParallelMode.DATA_PARALLEL, gradients_mean = true, ... }
 function M.set_auto_parallel_context(...)
-  settings.set(group, ...)
   local values = ...
+  check_full_batch(values)
+  settings.set(group, ...)
   if values.sharding_propagation ~= nil then
     notice "set_auto_parallel_context: sharding_propagation is deprecated, use search_mode"
     group.given.search_mode = values.sharding_propagation and "sharding_propagation" or nil
   end
-  if values.full_batch ~= nil and values.dataset_strategy == nil then
-    group.given.dataset_strategy = values.full_batch and "full_batch" or nil
-  end
+  local full, dataset = values.full_batch, values.dataset_strategy
+  if full ~= nil and dataset == nil then group.given.dataset_strategy = full and "full_batch" or nil end
+  if dataset ~= nil then group.given.full_batch = dataset == "full_batch" or nil end
   M.set_feed()
 end
 
@@ -394,6 +405,7 @@ function M.aggregation()
 end
 
 local function not_cut() return not cuts() end
+local function local_mode() return local_view[settings.get(group, "parallel_mode")] end
 local function saves_all(config) return cuts() and config.only_trainable_params ~= false end
 local function level_of_cuts(config) return cuts() or not config.optimizer_level end
 
@@ -403,7 +415,8 @@ local built = {
   device_num = true, global_rank = true, parallel_mode = true, search_mode = true, gradients_mean = true,
   gradient_fp32_sync = true, parameter_broadcast = true, all_reduce_fusion_config = true,
   comm_fusion = true, enable_parallel_optimizer = true, parallel_optimizer_config = level_of_cuts,
-  dataset_strategy = true, full_batch = true, strategy = cuts,
+  dataset_strategy = function(v) return not local_mode() or v == "data_parallel" end, full_batch = true,
+  strategy = cuts,
   optimizer_weight_shard_size = not_cut, optimizer_weight_shard_aggregated_save = true,
   strategy_ckpt_load_file = cuts, strategy_ckpt_save_file = cuts, strategy_ckpt_config = saves_all,
   device_memory = searches,
@@ -437,9 +450,20 @@ local function is_built(key, v)
 end
 
 local function not_built(key, value, mode)
+  if key == "dataset_strategy" then
+    return ("dataset_strategy = %s needs parallel_mode semi_auto_parallel or auto_parallel: in %s each rank reads its "
+      .. "rows of the batch; leave it out, and full_batch too"):format(errors.show(value), mode)
+  end
+  if key == "grad_accumulation_step" then
+    return ("grad_accumulation_step = %d: give it as accumulate_steps, in a recipe's train or to model:train"):format(
+      value)
+  end
   if key == "parallel_optimizer_config" then
     return ("%s: optimizer_level needs parallel_mode semi_auto_parallel or auto_parallel, got %s: leave it out"):format(
       key, mode)
+  end
+  if not cuts() and built[key] then
+    return ("%s needs parallel_mode semi_auto_parallel or auto_parallel, got %s: leave it out"):format(key, mode)
   end
   return ("%s = %s is not built yet%s"):format(key, errors.show(value), cuts() and " in " .. mode or "")
 end

@@ -96,7 +96,25 @@ check.case("older names", function()
   set { full_batch = true }
   check.equal(get "dataset_strategy", "full_batch")
   check.fails_here("did you mean 'search_mode'?", function() get("serch_mode") end)
+  set { dataset_strategy = "data_parallel" }
+  check.equal(get "full_batch", false)
+  set { full_batch = false, dataset_strategy = { { 2, 1 } } }
+  check.equal(get "dataset_strategy", { { 2, 1 } })
+  for _, both in ipairs { { true, "data_parallel" }, { false, "full_batch" } } do
+    check.fails_here("contradict each other", function()
+      set { full_batch = both[1], dataset_strategy = both[2] }
+    end)
+  end
   reset()
+end)
+
+check.case("names that the tables of choices do not have", function()
+  check.fails_here("there is no ms.ParallelMode.DATAPARALLEL (did you mean 'DATA_PARALLEL'?)", function()
+    set { parallel_mode = ms.ParallelMode.DATAPARALLEL }
+  end)
+  check.fails_here("there is no ms.ops.ReduceOp.AVG: ops.ReduceOp.SUM, and divide", function()
+    return ms.ops.ReduceOp.AVG
+  end)
 end)
 
 check.case("set_context", function()

@@ -92,7 +92,7 @@ function M.TrainOneStepCell:construct(...)
     local graph, idle = core.build_train {
       name = self.network.class_name, forward = self.network, inputs = inputs, parameters = parameters,
       optimizer = spec, accumulate = M.micro_batches(self.network, inputs),
-      aggregate = parallel_context.aggregation(),
+      aggregate = parallel_context.aggregation(), shard = parallel_context.shard(),
     }
     M.report_idle(idle)
     rawset(self, "step", core.stepper {
