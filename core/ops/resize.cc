@@ -12,10 +12,6 @@ StatusOr<AveragePooling> Resolve(const Attrs& attrs, const TensorType& x, absl::
   const ResizeRule rule{linear, attrs.Bool("align_corners"), attrs.Bool("half_pixel_centers")};
   if (rule.align_corners && rule.half_pixel_centers)
     return absl::InvalidArgumentError("align_corners and half_pixel_centers exclude each other");
-  if (x.rank() == 4) {
-    const Image image = Image::Of(x, ChannelsLast(attrs));
-    if (image.pixels() == 0) return absl::InvalidArgumentError("images without pixels have no size to resize from");
-  }
   return AveragesBySize(attrs, x, size, [&rule](int64_t from, int64_t to) { return ResizeAxis(from, to, rule); });
 }
 

@@ -32,6 +32,12 @@ function M.at(place, f, ...)
   error(problem, 0)
 end
 
+-- Of an object or a class; modules have no unknown names, and no class.
+local function class_name_of(t)
+  local known, name = pcall(function() return t.class_name end)
+  return known and name or nil
+end
+
 --- How a value is shown in a message: strings quoted, lists written out, tensors by their type, the rest by its kind.
 ---@param value any
 ---@return string
@@ -41,7 +47,8 @@ function M.show(value)
   if core.kind(value) == "Tensor" then return ("%s[%s]"):format(value.dtype, table.concat(value.shape, ", ")) end
   if type(value) ~= "table" or getmetatable(value) then
     local text = tostring(value)
-    return type(value) == "table" and text:find "^table: 0x" and value.class_name or text
+    if type(value) ~= "table" or not text:find "\n" and not text:find "^table: 0x" then return text end
+    return class_name_of(value) or "a table"
   end
   local items = {}
   for i, item in ipairs(value) do

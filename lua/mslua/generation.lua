@@ -86,6 +86,10 @@ function Generator:graph(t, prefill)
       errors.fail("generate: %s gives %s, expected logits [n, 1, v] of the last token: it does not use mslua.kv_cache",
         self.net.class_name, errors.show(logits.shape))
     end
+    local vocab, size = self.how.vocab, logits.shape[3]
+    if vocab and vocab < size then
+      logits = ops.select(ops.less(ops.iota { size = size }, vocab), logits, -math.huge)
+    end
     return choose(logits, u, self.how, seen)
   end
   local inputs = {
@@ -170,12 +174,17 @@ local fields = {
   { "repetition_penalty", "number", 1, above = 0, doc = "above 1: tokens that the row has already are less likely" },
   { "seed", "integer", 1, min = 0, doc = "the same seed draws the same tokens" },
   { "stop_ids", "integers", {}, doc = "a row ends at one of these ids" },
+  { "vocab", "integer", min = 1,
+    doc = "only ids below it are drawn, of a tokenizer that has fewer tokens than the network; default: all" },
   { "on_token", "function", doc = "on_token(row, id) is called for each token; a row ends where it gives true" },
 }
 local bind = args.signature("generate", fields)
 
 local function check_prompts(net, rows, vocab)
   for r, row in ipairs(rows) do
+    if type(row) ~= "table" then
+      errors.fail("generate: prompt %d: expected a list of token ids as the first one, got %s", r, errors.show(row))
+    end
     if #row == 0 then errors.fail("generate: prompt %d is empty, expected one token or more", r) end
     if #row > net.block then
       errors.fail("generate: prompt %d has %d tokens, the network takes at most block = %d", r, #row, net.block)
@@ -267,10 +276,10 @@ end
 --- with up to `count` tokens behind. temperature: of the softmax, 0 takes the most likely token; top_k: from so many of
 --- the most likely (0: all); top_p: from the fewest that have this probability together; repetition_penalty: above 1,
 --- tokens that the row has already are less likely, a logit above 0 is divided by it and one below multiplied; the same
---- seed draws the same.
+--- seed draws the same; only ids below `vocab` are drawn.
 --- A row ends at one of stop_ids, or where on_token(row, id) gives true. Past the network's block the newest half of it
 --- is computed again, and tokens before it are forgotten. (ids, count = 128, temperature = 1, top_k = 0, top_p = 1,
---- repetition_penalty = 1, seed = 1, stop_ids, on_token)
+--- repetition_penalty = 1, seed = 1, stop_ids, vocab, on_token)
 ---@param ids integer[]|integer[][]
 ---@return integer[]|integer[][]
 function Cell:generate(ids, ...)

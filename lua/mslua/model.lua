@@ -225,6 +225,11 @@ local function check_monitor(spec, callback, watch)
   local known = { "loss" }
   for _, rate in ipairs(spec.rates or {}) do known[#known + 1] = rate.input:sub(#"lr." + 1) .. "_loss" end
   for _, m in ipairs(spec.eval and spec.eval.metrics or {}) do known[#known + 1] = "eval_" .. m.name end
+  local never = spec.eval and spec.eval.every_epochs == 0 and spec.eval.every_steps == 0
+  if never and monitor:find "^eval_" then
+    errors.fail_at({ "callbacks" }, "%s: monitor: '%s' is never measured: every_epochs and every_steps of the "
+      .. "evaluation are 0", callback, monitor)
+  end
   for _, name in ipairs(known) do
     if name == monitor then return end
   end
@@ -290,8 +295,10 @@ end
 local function summed(m, values, weights, n, dataset)
   check_rows(m.name, values, weights, n)
   if #values.shape == 0 and not dataset:open():full_batches() then
-    errors.fail("eval: %s is one number for the whole batch: give the loss a method rows(output, label), or a network "
-      .. "that gives its own loss rows(...) of the columns, or batch the dataset with drop_remainder = true", m.name)
+    errors.fail("eval: %s is one number for the whole batch, and the last batch has fewer rows: %s, or batch the "
+      .. "dataset with drop_remainder = true", m.name, (m.name == "loss" or m.name == "perplexity")
+      and "give the loss a method rows(output, label), or a network that gives its own loss rows(...) of the columns"
+      or "give one number a row")
   end
   return metrics.mean_sums(values, weights, n)
 end

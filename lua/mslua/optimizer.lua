@@ -6,6 +6,7 @@ local core = require "mslua.core"
 local errors = require "mslua.errors"
 local parallel_context = require "mslua.parallel_context"
 local parameter = require "mslua.parameter"
+local pattern = require "mslua.pattern"
 local schedules = require "mslua.schedules"
 
 local M = {}
@@ -30,7 +31,7 @@ args.kind("optimizer", function(v) return class.is(v, Optimizer) end, "an optimi
 ---@return fun(p: Parameter): boolean
 local function selector(name, v)
   if type(v) == "function" then return v end
-  if type(v) == "string" then return function(p) return p.name:find(v) ~= nil end end
+  if type(v) == "string" then return function(p) return pattern.find(name .. ": params", p.name, v) end end
   local set = {}
   for i, p in ipairs(v) do
     if not parameter.is(p) then

@@ -158,7 +158,7 @@ end
 
 -- The adapter of a Dense cell of all the parts that files have: those of one weight, rows of which they are, side by
 -- side. A [parts r, in], B [out, parts r], zero where a part's rows meet another part's ranks.
-local function join_parts(parts, dense, from, fail)
+local function join_parts(parts, dense, from, wanted_rank, fail)
   local list = {}
   for _, module in ipairs(errors.names(parts)) do
     local p = parts[module]
@@ -172,6 +172,10 @@ local function join_parts(parts, dense, from, fail)
     if p.A.shape[2] ~= dense.in_channels or p.B.shape[1] ~= out or p.B.shape[2] ~= rank then
       fail("%s: lora_A is [%s] and lora_B [%s], but the base's layer has %d inputs and %d outputs: another base",
         p.module, table.concat(p.A.shape, ", "), table.concat(p.B.shape, ", "), dense.in_channels, out)
+    end
+    if rank ~= wanted_rank then
+      fail("%s: lora_A has %d rows, and %s says r = %g, which the scale lora_alpha / r is of", p.module, rank, CONFIG,
+        wanted_rank)
     end
     local dtype = dense.weight.dtype
     as[i] = from:read(p.A.name):astype(dtype)
@@ -205,7 +209,7 @@ function M.load_adapter(...)
   local values, parameters = {}, net:parameters_dict()
   for _, path in ipairs(errors.names(adapters)) do
     if not cells[path] then fail("%s is no Dense cell of %s: another base", path, net.class_name) end
-    local x, y = join_parts(adapters[path], cells[path], from, fail)
+    local x, y = join_parts(adapters[path], cells[path], from, config.r, fail)
     values[path] = { x, y }
   end
   for _, name in ipairs(errors.names(others)) do

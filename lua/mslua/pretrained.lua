@@ -308,7 +308,7 @@ local function open(dir)
   return family_of_config(config, fail), config, tensors_of(dir, fail), fail
 end
 
-local function network_of(family, config, found, fail)
+local function network_of(dir, family, config, found, fail)
   local plain_names = {}
   for name, t in pairs(found) do plain_names[plain(family, name)] = t.shape end
   local function refuse(key, known)
@@ -318,7 +318,13 @@ local function network_of(family, config, found, fail)
   for key in pairs(family.required or {}) do
     if config[key] == nil then fail("config.json: no %s", key) end
   end
-  return family.network(config, function(name) return plain_names[name] end, refuse)
+  local function has(name) return plain_names[name] end
+  local made, net = pcall(family.network, config, has, refuse)
+  if made then return net end
+  if type(net) ~= "string" or net:find(dir, 1, true) then error(net, 0) end
+  -- What the network's own class says of its arguments: behind the script's line, if there is one.
+  local place, problem = net:match "^([^\n]-:%d+: )(.*)$"
+  error(("%s%s: config.json: %s"):format(place or "", dir, problem or net), 0)
 end
 
 local bind_from = args.signature("from_pretrained", {
@@ -335,7 +341,7 @@ function M.from_pretrained(...)
   local a = bind_from(...)
   local dir = a.folder
   local family, config, found, fail = open(dir)
-  local net = parameter.in_type(a.dtype, function() return network_of(family, config, found, fail) end)
+  local net = parameter.in_type(a.dtype, function() return network_of(dir, family, config, found, fail) end)
   if a.dtype ~= "float32" then net:_compute_in(a.dtype) end
   fill(net, family, found, fail, false)
   net.pretrained = { folder = dir, config = config }
@@ -393,7 +399,7 @@ function M.load_into(net, dir)
     fail("config.json: model_type is '%s', the network is of the family '%s'", found_family.model_type,
       family.model_type)
   end
-  check_settings(net, network_of(family, config, found, fail), fail)
+  check_settings(net, network_of(dir, family, config, found, fail), fail)
   fill(net, family, found, fail, true)
 end
 

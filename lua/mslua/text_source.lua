@@ -28,7 +28,7 @@ function M.of_folder(dir)
   end
   local tokenizer = text.Tokenizer(dir)
   return {
-    tokenizer = tokenizer,
+    tokenizer = tokenizer, vocab = tokenizer.vocab_size,
     encode = function(s) return tokenizer:encode(s) end,
     decode = function(ids) return tokenizer:decode(ids) end,
   }
@@ -69,6 +69,7 @@ function M.of_characters(source)
   local characters, ids = M.characters(source), {}
   for id, character in ipairs(characters) do ids[character:byte()] = id - 1 end
   return {
+    vocab = #characters,
     encode = function(s)
       local list = {}
       for i = 1, #s do

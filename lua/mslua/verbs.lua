@@ -469,12 +469,24 @@ local function generating()
   end
   if tokenizer then
     return net, {
-      tokenizer = tokenizer,
+      tokenizer = tokenizer, vocab = tokenizer.vocab_size,
       encode = function(s) return (tokenizer:encode { text = s, add_special_tokens = false }) end,
       decode = function(ids) return tokenizer:decode(ids) end,
     }, net.translation and { net.translation.stop } or {}
   end
   return net, not flags.ids and text_source.of_dataset(recipe:make_dataset "dataset") or nil, {}
+end
+
+-- What generating gives, where the tokens are the network's.
+local function checked_generating()
+  local net, tokens, stop_ids = generating()
+  local most = net.config and net.config.vocab
+  if tokens and most and tokens.vocab > most then
+    params.usage_error("%s has a tokenizer of another vocabulary, %d tokens, than the network, which takes ids from 0 "
+      .. "to %d: give the one that it was trained with, or token ids with --ids", core.options.file, tokens.vocab,
+      most - 1)
+  end
+  return net, tokens, stop_ids
 end
 
 -- Prints the translation of a prompt by a network of an encoder and a decoder.
@@ -570,6 +582,7 @@ local function draw_texts(net, tokens, prompt, stop_ids)
   generation.continue(net, rows, {
     count = flags.max_new, temperature = flags.temperature, top_k = flags.top_k, top_p = flags.top_p,
     repetition_penalty = flags.repetition_penalty, seed = flags.draws_seed, stop_ids = stop_ids,
+    vocab = tokens and tokens.vocab,
     on_token = function(r, id)
       table.insert(drawn[r], id)
       return flags.stop and tokens.decode(drawn[r]):find(flags.stop, 1, true) ~= nil
@@ -585,7 +598,7 @@ function M.generate()
   if flags.ranks > 1 and flags.prompt_file == "-" then
     params.usage_error "--prompt-file -: ranks have no standard input: give the text as a file, or leave out -n"
   end
-  local net, tokens, stop_ids = generating()
+  local net, tokens, stop_ids = checked_generating()
   if flags.stop and not tokens then params.usage_error "--stop is a text, and there is no tokenizer" end
   local prompt = prompt_ids(tokens)
   if net.translation then
@@ -620,7 +633,7 @@ local CHAT_HELP = [[
 function M.chat()
   local flags = core.options
   check_sampling()
-  local net, tokens, stop_ids = generating()
+  local net, tokens, stop_ids = checked_generating()
   if not tokens or not tokens.tokenizer then
     params.usage_error("%s has no tokenizer with special tokens, so that messages have no roles; to continue text: "
       .. "mslua generate", flags.file)
@@ -628,7 +641,7 @@ function M.chat()
   local talk = require "mslua.text.conversation"(net, tokens.tokenizer, {
     template = flags.template, system = flags.system, count = flags.max_new, stop_ids = stop_ids,
     temperature = flags.temperature, top_k = flags.top_k, top_p = flags.top_p,
-    repetition_penalty = flags.repetition_penalty, seed = flags.draws_seed,
+    repetition_penalty = flags.repetition_penalty, seed = flags.draws_seed, vocab = tokens.vocab,
   })
   return function(line)
     local command, rest = line:match "^%.(%S*)%s*(.-)%s*$"

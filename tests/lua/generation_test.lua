@@ -138,6 +138,15 @@ check.case("where texts end", function()
   check.equal(#seen, 3)
 end)
 
+check.case("only ids of the vocabulary are drawn", function()
+  local ids = nets[1]:generate({ 1, 2 }, { count = 40, temperature = 9, vocab = 4 })
+  for _, id in ipairs(ids) do assert(id < 4, id) end
+  check.equal(nets[1]:generate({ 1, 2 }, { count = 5, vocab = 19 }), nets[1]:generate({ 1, 2 }, { count = 5 }))
+  check.fails_here("generate: prompt 2: expected a list of token ids as the first one, got 3", function()
+    nets[1]:generate { { 1, 2 }, 3 }
+  end)
+end)
+
 check.case("logits that are NaN are an error, in each way of choosing", function()
   local broken = GPT { vocab = 19, block = 12, layers = 1, heads = 2, dim = 16 }
   local table_of = broken.tokens.embedding_table

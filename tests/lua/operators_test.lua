@@ -148,6 +148,7 @@ check.case("images in any other size", function()
   check.fails("align_corners and half_pixel_centers exclude each other", ops.resize_bilinear, x,
     { size = 3, align_corners = true, half_pixel_centers = true })
   check.fails("without pixels", ops.resize_nearest, ms.zeros { 1, 1, 0, 2 }, { size = 3 })
+  check.fails("without pixels", ops.adaptive_avg_pool2d, ms.zeros { 1, 1, 0, 2 }, { output_size = 3 })
   check.fails("attribute 'size' is required", ops.resize_nearest, x)
 end)
 

@@ -17,6 +17,9 @@ local function data(object)
 end
 
 check.case("schedules are data", function()
+  check.fails_here("min_lr, the last rate, is 0.2, more than max_lr, the first, 0.1", function()
+    nn.SGD { learning_rate = nn.cosine_decay_lr(0.2, 0.1, 100) }
+  end)
   check.equal(data(nn.cosine_decay_lr(0.01, 0.1, 100)),
     { kind = "cosine_decay_lr", value = 0.1, min_lr = 0.01, max_lr = 0.1, total_step = 100, step_per_epoch = 1 })
   check.equal(data(nn.piecewise_constant_lr({ 2, 5 }, { 0.1, 0.05 })),

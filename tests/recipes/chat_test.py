@@ -113,6 +113,7 @@ end }""" % first)
 def test_errors():
     for arguments, text in ((["plain"], "has no chat_template"),
                             (["wide", "--template", "nope"], "expected alpaca, chatml"),
+                            (["wide", "--template", "llama3"], "has no token <|eot_id|>"),
                             (["wide", *CHAT, "--top-p", "0"], "--top-p: expected a number above 0"),
                             (["nowhere"], "nowhere")):
         done = run("chat", *arguments, lines=["hi"])

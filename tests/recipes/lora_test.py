@@ -193,6 +193,8 @@ ms.save_adapter(ms.load_adapter(ms.from_pretrained "llama", "peft_llama"), "agai
     run("train", "adapt.lua", "targets=nothing", code=2,
         says='targets: "nothing" fits no Dense cell of Llama, which has layers.0.self_attn.q_proj')
     run("train", "adapt.lua", "rank=0", code=2, says="rank")
+    run("train", "adapt.lua", "also=nothing", code=2, says='also_train: "nothing" fits no parameter of Llama')
+    run("train", "adapt.lua", "targets=q_proj[", code=2, says='targets: "q_proj[" is no pattern of Lua: malformed')
     os.mkdir("out")
     run("ckpt", "merge-lora", "gpt2", "peft_llama", "out", code=2,
         says="does not have: base_model.model.model.layers.0")
@@ -202,8 +204,9 @@ ms.save_adapter(ms.load_adapter(ms.from_pretrained "llama", "peft_llama"), "agai
     with open("peft_llama/adapter_config.json", encoding="utf-8") as file:
         config = json.load(file)
     for key, value, says in (("use_dora", True, "use_dora is not supported"), ("r", 0, "r is 0"),
+                             ("r", 4, "lora_A has 2 rows, and adapter_config.json says r = 4"),
                              ("peft_type", "IA3", 'peft_type is "IA3"')):
-        shutil.copytree("peft_llama", "bad_" + key)
+        shutil.copytree("peft_llama", "bad_" + key, dirs_exist_ok=True)
         with open("bad_%s/adapter_config.json" % key, "w", encoding="utf-8") as file:
             json.dump(dict(config, **{key: value}), file)
         run("ckpt", "merge-lora", "llama", "bad_" + key, "out", code=2, says=says)

@@ -73,6 +73,7 @@ StatusOr<AveragePooling> AveragesBySize(const Attrs& attrs, const TensorType& x,
   ASSIGN_OR_RETURN(const auto other, Pair(attrs, size));
   const Image image = Image::Of(x, ChannelsLast(attrs));
   RETURN_IF_ERROR(CheckAverages({image.h, image.w, other[0], other[1]}));
+  if (image.pixels() == 0) return absl::InvalidArgumentError("images without pixels have no averages");
   if (size == "input_size") {
     return AveragePooling{image.n, image.c, image.channels_last, axis(other[0], image.h), axis(other[1], image.w)}
         .Transposed();

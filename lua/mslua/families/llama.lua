@@ -67,7 +67,7 @@ return {
       heads = c.num_attention_heads, kv_heads = c.num_key_value_heads, dim = c.hidden_size,
       hidden = c.intermediate_size, head_dim = c.head_dim, epsilon = c.rms_norm_eps or 1e-6,
       rotary = rotary_of(c, refuse), attention_bias = c.attention_bias or false, mlp_bias = c.mlp_bias or false,
-      tied = not has "lm_head.weight" and (c.tie_word_embeddings or false),
+      tied = c.tie_word_embeddings or false,
     }
   end,
   config = function(net)

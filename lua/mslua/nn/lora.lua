@@ -1,7 +1,9 @@
 --- nn.LoRA: low-rank adapters of Dense cells (Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models").
 local args = require "mslua.args"
 local errors = require "mslua.errors"
+local notice = require "mslua.notice"
 local ops = require "mslua.ops"
+local pattern_of_lua = require "mslua.pattern"
 local Cell = require "mslua.cell"
 local Dense = require "mslua.nn.cells.dense"
 local Dropout = require "mslua.nn.cells.dropout"
@@ -58,19 +60,24 @@ local function paths_of(list)
   return ("%s and %d more"):format(table.concat(paths, ", ", 1, MOST_SHOWN), #paths - MOST_SHOWN)
 end
 
--- Whether one of the patterns in "q_proj|v_proj" is found in a name.
-local function fits(name, patterns)
+-- Whether one of the patterns in "q_proj|v_proj" is found in a name; `found` remembers which ones were.
+local function fits(what, name, patterns, found)
+  local any = false
   for pattern in patterns:gmatch "[^|]+" do
-    if name:find(pattern) then return true end
+    if pattern_of_lua.find(what, name, pattern) then any, found[pattern] = true, true end
   end
-  return false
+  return any
 end
 
-local function check_patterns(text)
-  for pattern in text:gmatch "[^|]+" do
-    if not pcall(string.find, "", pattern) then return ("%q is no pattern of Lua"):format(pattern) end
+-- Says which of the patterns have fitted nothing.
+local function note_unused(what, patterns, found)
+  for pattern in patterns:gmatch "[^|]+" do
+    if not found[pattern] then notice(("%s: %q fits nothing"):format(what, pattern)) end
   end
-  if text:gsub("|", "") == "" then return 'expected a pattern such as "q_proj|v_proj", got ""' end
+end
+
+local function check_patterns(patterns)
+  if patterns:gsub("|", "") == "" then return 'expected a pattern such as "q_proj|v_proj", got ""' end
 end
 
 local function check_network(net, what)
@@ -134,18 +141,28 @@ local bind_apply = args.signature("LoRA.apply", {
 function LoRA.apply(...)
   local a = bind_apply(...)
   check_network(a.net, "LoRA.apply")
-  local all, found = LoRA.dense_cells(a.net), 0
+  local all, chosen, also, found = LoRA.dense_cells(a.net), {}, {}, {}
   for _, entry in ipairs(all) do
-    if fits(entry.path, a.targets) then
-      LoRA._attach(entry.cell, a.rank, a.alpha / a.rank, a.dropout)
-      found = found + 1
-    end
+    if fits("LoRA.apply: targets", entry.path, a.targets, found) then chosen[#chosen + 1] = entry.cell end
   end
-  if found == 0 then
+  if #chosen == 0 then
     errors.fail("LoRA.apply: targets: %q fits no Dense cell of %s%s", a.targets, a.net.class_name,
       #all > 0 and ", which has " .. paths_of(all) or ", which has none")
   end
-  LoRA._fix(a.net, function(p) return a.also_train ~= nil and fits(p.name, a.also_train) end)
+  note_unused("LoRA.apply: targets", a.targets, found)
+  if a.also_train then
+    found = {}
+    for _, p in ipairs(a.net:get_parameters()) do
+      also[p] = fits("LoRA.apply: also_train", p.name, a.also_train, found) or nil
+    end
+    if not next(also) then
+      errors.fail("LoRA.apply: also_train: %q fits no parameter of %s, such as %s", a.also_train, a.net.class_name,
+        a.net:get_parameters()[1].name)
+    end
+    note_unused("LoRA.apply: also_train", a.also_train, found)
+  end
+  for _, dense in ipairs(chosen) do LoRA._attach(dense, a.rank, a.alpha / a.rank, a.dropout) end
+  LoRA._fix(a.net, function(p) return also[p] ~= nil end)
   return a.net
 end
 

@@ -99,13 +99,18 @@ function M.render(tokenizer, messages, template, add_generation_prompt)
   return parts
 end
 
---- The ids of the tokens that end an answer.
+--- The ids of the tokens that end an answer. An error where the vocabulary does not have them: spelled out, they are
+--- not what the network has learned, and no answer would end.
 ---@param tokenizer table
 ---@param template? string as for render
 ---@return integer[]
 function M.ends(tokenizer, template)
   local ids = {}
-  for _, token in ipairs(find(tokenizer, template).ends) do ids[#ids + 1] = tokenizer:id_of(token) end
+  for _, token in ipairs(find(tokenizer, template).ends) do
+    ids[#ids + 1] = tokenizer:id_of(token) or errors.fail("chat: the tokenizer %s has no token %s, with which answers "
+      .. "end in the template %s: give the template that the network was trained with", tokenizer.path, token,
+      template or "of tokenizer_config.json")
+  end
   return ids
 end
 

@@ -9,6 +9,7 @@ local Conversation = class.Object:extend "Conversation"
 ---@field template? string as for Tokenizer:chat
 ---@field system? string the first message, of the role system
 ---@field count integer tokens of an answer at most
+---@field vocab? integer as for net:generate
 ---@field stop_ids integer[] ids that end an answer, beside those of the template
 ---@field temperature number as for net:generate, as the fields below
 ---@field top_k integer
@@ -79,7 +80,7 @@ function Conversation:answer(on_text)
   self.answers = self.answers + 1
   self.net:generate(ids, {
     count = count, temperature = self.options.temperature, top_k = self.options.top_k, top_p = self.options.top_p,
-    repetition_penalty = self.options.repetition_penalty,
+    repetition_penalty = self.options.repetition_penalty, vocab = self.options.vocab,
     seed = self.options.seed + self.answers - 1,
     on_token = function(_, id)
       ended = stops[id] or false
