@@ -24,7 +24,7 @@ end
 ---@field prefix? string that names in files may begin with
 ---@field rows {[1]: string|string[], [2]: string, [3]: any}[] a tensor's name in files (the first is written), ours,
 ---  and how: nil: the same; "transposed"; {i, n}: part i of n of our rows; "tied": the file's may repeat it; "ignored".
----  # is the number of a layer
+---  # is the number of a layer. `tied_to`: the parameter that it may repeat where net.config.tied is true
 ---@field network fun(config: table, has: fun(name: string): integer[]?, fail: function): Cell
 ---@field config fun(net: Cell): table
 ---@field older? {[1]: string, [2]: string}[] patterns of names of old files, and what they are now
@@ -179,16 +179,17 @@ local function at_layer(name, layer) return (name:gsub("#", layer or "#")) end
 --------------------------------------------------------------------------------------------------------------- reading
 
 -- What the files say about each parameter: our name -> list of {tensor, how}; and names that no row fits.
-local function plan(family, found)
+local function plan(net, family, found)
   local parts, unknown = {}, {}
   for _, name in ipairs(errors.names(found)) do
     local row, layer = row_of(family, plain(family, name))
     if not row then
       unknown[#unknown + 1] = name
     elseif row[3] ~= "ignored" then
-      local ours = at_layer(row[2], layer)
+      local tied = row.tied_to and net.config.tied
+      local ours = tied and row.tied_to or at_layer(row[2], layer)
       parts[ours] = parts[ours] or {}
-      table.insert(parts[ours], { tensor = found[name], how = row[3] })
+      table.insert(parts[ours], { tensor = found[name], how = tied and "tied" or row[3] })
     end
   end
   return parts, unknown
@@ -236,8 +237,8 @@ local function read_parts(p, list, fail)
     local ours = first.from:read(first.name):astype(p.dtype)
     local theirs = last.tensor.from:read(last.tensor.name):astype(p.dtype)
     if ops.reduce_max(ops.abs(ours - theirs)):item() ~= 0 then
-      fail("%s differs from %s, and this network has one tensor for both: untied output embeddings are not supported "
-        .. "for this family", last.tensor.name, first.name)
+      fail("%s differs from %s, and the network has one tensor for both (tie_word_embeddings)", last.tensor.name,
+        first.name)
     end
     list = { list[1] }
   end
@@ -262,7 +263,7 @@ end
 -- Fills a network from the tensors found. `partial`: heads that the files lack, or have for other classes, keep their
 -- initial values, and heads that the network lacks are left out; all are said.
 local function fill(net, family, found, fail, partial)
-  local parts, unknown = plan(family, found)
+  local parts, unknown = plan(net, family, found)
   local problems, missing, fresh, unused, resized = {}, {}, {}, {}, {}
   local values = net:parameters_dict()
   for name in pairs(parts) do

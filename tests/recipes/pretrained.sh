@@ -52,6 +52,38 @@ expect "types in an npz" 0 "" "$mslua" run types.lua
 expect "arrays of each type" 0 "7 arrays are the tensors" python3 "$npz_is" types.npz types.safetensors
 expect "another ending" 2 "expected a name that ends in .npz" "$mslua" ckpt convert good good.np --to npz
 
+# --- output embeddings that are the input's: a file may repeat them
+mkdir tied same other
+cat >tied.lua <<'LUA'
+local ms = require "mslua"
+local net = require "llama" { vocab = 11, block = 8, layers = 1, heads = 2, dim = 8, hidden = 12, tied = true }
+ms.save_pretrained(net, "tied")
+local values = ms.load_checkpoint "tied/model.safetensors"
+for folder, scale in pairs { same = 1, other = 2 } do
+  values["lm_head.weight"] = values["model.embed_tokens.weight"] * scale
+  ms.save_checkpoint(values, folder .. "/model.safetensors")
+  os.execute("cp tied/config.json " .. folder)
+end
+LUA
+expect "tied folders" 0 "" "$mslua" run tied.lua
+wanted=$("$mslua" generate tied --ids 5 --temperature 0 --max-new 5)
+expect "tied, written twice" 0 "$wanted" "$mslua" generate same --ids 5 --temperature 0 --max-new 5
+expect "tied, and different" 2 "lm_head.weight differs from model.embed_tokens.weight, and the network has one tensor" \
+  "$mslua" generate other --ids 5
+
+# --- a tokenizer of more tokens than the network has, and of fewer
+cat >words.lua <<'LUA'
+local ms = require "mslua"
+for folder, vocab in pairs { small = 260, large = 400 } do
+  os.execute("mkdir " .. folder)
+  ms.save_pretrained(require "llama" { vocab = vocab, block = 32, layers = 1, heads = 2, dim = 8, hidden = 12 }, folder)
+  ms.text.Tokenizer.train({ texts = ("the cat and the hat "):rep(50), vocab_size = 270 }):save(folder)
+end
+LUA
+expect "folders with a tokenizer" 0 "" "$mslua" run words.lua
+expect "a tokenizer of more tokens" 2 "a tokenizer of another vocabulary, 26" "$mslua" generate small --prompt the
+expect "a tokenizer of fewer tokens" 0 "the" "$mslua" generate large --prompt the --max-new 20 --temperature 50
+
 # --- a head for other classes, and what timm's config.json names
 write resnet pictures
 cat >classes.lua <<'LUA'

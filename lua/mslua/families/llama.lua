@@ -2,7 +2,7 @@
 local rows = {
   { "embed_tokens.weight", "embed_tokens.embedding_table" },
   { "norm.weight", "norm.gamma" },
-  { "lm_head.weight", "lm_head.weight", bare = true },
+  { "lm_head.weight", "lm_head.weight", bare = true, tied_to = "embed_tokens.embedding_table" },
   { "rotary_emb.inv_freq", nil, "ignored" },
   { "layers.#.self_attn.rotary_emb.inv_freq", nil, "ignored" },
 }
