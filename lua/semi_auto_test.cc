@@ -150,7 +150,6 @@ TEST(SemiAuto, TrainOneStepCellFollowsOneRank) {
     for epoch = 1, 4 do
       for a, b in ds:create_tuple_iterator() do losses[#losses + 1] = ("%.9g"):format(step(a, b):item()) end
     end
-    local train = model.train
     function model:train() end)";
   t.before = absl::StrReplaceAll(t.before, {{"$OPT", t.optimizer}});
   const std::vector<double> want = Numbers(Train(1, t)[0]);

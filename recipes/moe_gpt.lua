@@ -58,7 +58,9 @@ return ms.recipe {
   loss = Loss(),
   optimizer = nn.AdamWeightDecay {
     learning_rate = nn.warmup_lr {
-      learning_rate = nn.cosine_decay_lr { min_lr = p.min_lr, max_lr = p.lr, total_step = p.steps - p.warmup },
+      learning_rate = nn.cosine_decay_lr {
+        min_lr = math.min(p.min_lr, p.lr / 10), max_lr = p.lr, total_step = p.steps - p.warmup,
+      },
       warmup_epoch = p.warmup,
     },
     beta1 = p.beta1, beta2 = p.beta2, eps = 1e-8,

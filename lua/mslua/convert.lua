@@ -3,6 +3,7 @@ local core = require "mslua.core"
 local errors = require "mslua.errors"
 local files = require "mslua.files"
 local checkpoint = require "mslua.checkpoint"
+local notice = require "mslua.notice"
 local LoRA = require "mslua.nn.lora"
 local peft = require "mslua.peft"
 local pretrained = require "mslua.pretrained"
@@ -21,6 +22,11 @@ function M.config_of(path)
   end
 end
 
+-- Takes the averages of parameters where a checkpoint has them, and says so.
+local function use_averages(values)
+  if checkpoint.use_averages(values) then notice "ckpt convert: the averages of the parameters (train.ema)" end
+end
+
 -- The network of a run folder or of a checkpoint in it, with those weights.
 local function network_of(from)
   local config = M.config_of(from)
@@ -36,7 +42,7 @@ local function network_of(from)
   net:_as_root()
   if recipe.weights and #LoRA.cells(net) > 0 then pretrained.load_into(net, recipe.weights) end
   local values, unsaved = core.load_checkpoint(from)
-  checkpoint.use_averages(values)
+  use_averages(values)
   checkpoint.load_param_into_net(net, values)
   core.compare_unsaved(unsaved, net:get_parameters(), from)
   return net
@@ -45,7 +51,7 @@ end
 -- The values of a checkpoint without the optimizer's state.
 local function values_of(from)
   local values = core.load_checkpoint(from)
-  checkpoint.use_averages(values)
+  use_averages(values)
   local names = errors.names(values)
   local _, states = core.match_names(names, names)
   for name in pairs(states) do values[name] = nil end

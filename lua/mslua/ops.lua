@@ -76,15 +76,17 @@ local known_attrs = { fusion = { "", "integer", min = 0 }, cross_batch = { "", "
 
 --- An attribute for the compiler: "fusion" (an integer from 0; equal ones travel together), "cross_batch" (boolean).
 ---@param key string
----@param value boolean|number|string
+---@param value boolean|integer
 ---@return mslua.Operator self
 function Operator:add_prim_attr(...)
   class.check_self(self, Operator, "an operator", "ops.MatMul():add_prim_attr(key, value)")
   local key, value = arity.take("add_prim_attr", 2, ...)
-  if type(key) ~= "string" or not key:match "^[%a_][%w_]*$" then
-    errors.fail("%s:add_prim_attr: expected a name, got %s", self.class_name, errors.show(key))
+  if type(key) ~= "string" or not known_attrs[key] then
+    local names = errors.names(known_attrs)
+    errors.fail("%s:add_prim_attr: expected %s, got %s%s", self.class_name, table.concat(names, " or "),
+      errors.show(key), type(key) == "string" and core.did_you_mean(key, names) or "")
   end
-  local problem = args.problem(known_attrs[key] or { "", "boolean|number|string" }, value)
+  local problem = args.problem(known_attrs[key], value)
   if problem then errors.fail("%s:add_prim_attr: %s: %s", self.class_name, key, problem) end
   self.attrs["_" .. key] = value
   return self

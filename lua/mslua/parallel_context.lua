@@ -506,7 +506,8 @@ end
 ---@param what string "train", for the message
 function M.check_runnable(what)
   local lines = M.not_runnable(core.options.ranks)
-  if #lines > 0 then errors.fail("%s: set_auto_parallel_context: %s", what, table.concat(lines, "; ")) end
+  if #lines == 0 then return end
+  errors.fail_at({ "parallel" }, "%s: the parallel context: %s", what, table.concat(lines, "; "))
 end
 
 return M
