@@ -306,12 +306,11 @@ function M.share_samples()
   M.set_feed()
 end
 
--- Both keys say what a rank reads.
+-- Both keys say what a rank reads; by a list of shards it reads the whole batch.
 local function check_full_batch(values)
   if type(values) ~= "table" then return end
   local full, dataset = values.full_batch, values.dataset_strategy
-  if type(full) == "boolean" and dataset ~= nil and full ~= (dataset == "full_batch") and (full or
-    dataset == "full_batch") then
+  if full == true and dataset == "data_parallel" or full == false and dataset == "full_batch" then
     errors.fail("set_auto_parallel_context: full_batch = %s and dataset_strategy = %s contradict each other: leave one "
       .. "of them out", full, errors.show(dataset))
   end
@@ -329,7 +328,7 @@ function M.set_auto_parallel_context(...)
   end
   local full, dataset = values.full_batch, values.dataset_strategy
   if full ~= nil and dataset == nil then group.given.dataset_strategy = full and "full_batch" or nil end
-  if dataset ~= nil then group.given.full_batch = dataset == "full_batch" or nil end
+  if full == nil and dataset ~= nil then group.given.full_batch = dataset == "full_batch" or nil end
   M.set_feed()
 end
 
