@@ -771,6 +771,26 @@ TEST(SemiAuto, StrategiesByName) {
   EXPECT_THAT(Train(4, t)[0], HasSubstr("expected numbers of shards of at least 1, got 0"));
 }
 
+// A later training of the same program has its own strategies.
+TEST(SemiAuto, StrategiesByNameOfALaterTraining) {
+  Training t;
+  t.context = R"(, strategy = {["Net/MatMul"] = {{2, 2}, {2, 1}}})";
+  t.result = absl::StrCat(R"(
+    ms.reset_auto_parallel_context()
+    ms.set_auto_parallel_context {parallel_mode = "semi_auto_parallel", strategy = {["Net/MatMul"] = {{1, 4}, {4, 1}}}}
+    net = Net()
+    model = ms.Model(net, {loss_fn = nn.MSELoss(), optimizer = nn.SGD {learning_rate = 0.05}})
+    model:train(1, ds))",
+                          kRowsKept, "return rows.w1");
+  EXPECT_THAT(Train(4, t), Each(::testing::StrEq("4")));
+  t.result = R"(
+    ms.reset_auto_parallel_context()
+    ms.set_auto_parallel_context {parallel_mode = "semi_auto_parallel", strategy = {["Net/fc9/*"] = {{1, 4}, {4, 1}}}}
+    model = ms.Model(Net(), {loss_fn = nn.MSELoss(), optimizer = nn.SGD {learning_rate = 0.05}})
+    model:train(1, ds))";
+  EXPECT_THAT(Train(4, t), Each(HasSubstr("no operator is named 'Net/fc9/*'")));
+}
+
 TEST(SemiAuto, StrategiesByNameReachThePartsOfACall) {
   const std::string folder = ::testing::TempDir() + "parts";
   Training t;

@@ -105,12 +105,12 @@ Status GlobalView::Configure(const Place& place, const ShardOptions& options, co
   if (!options.search.empty()) {
     ASSIGN_OR_RETURN(view.search_, ParseSearchMode(options.search));
   }
-  if (options.memory_bytes > 0) view.cluster_.memory_bytes = options.memory_bytes;
+  view.cluster_.memory_bytes = options.memory_bytes > 0 ? options.memory_bytes : view.cluster_memory_bytes_;
   view.dataset_.reset();
   if (!options.dataset.empty()) {
     ASSIGN_OR_RETURN(view.dataset_, ParseStrategy(options.dataset));
   }
-  if (!view.strategies_.empty()) return absl::OkStatus();
+  view.strategies_.clear();
   for (const ShardOptions::NamedStrategy& s : options.strategies) view.strategies_.push_back({s.name, s.strategy});
   std::stable_sort(
       view.strategies_.begin(), view.strategies_.end(),

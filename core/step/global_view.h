@@ -121,6 +121,7 @@ class GlobalView {
       : place_(place),
         resharder_(std::move(mesh), cluster.links),
         cluster_(std::move(cluster)),
+        cluster_memory_bytes_(cluster_.memory_bytes),
         cluster_source_(std::move(source)) {}
   static StatusOr<std::unique_ptr<GlobalView>> Make(const Place& place, int64_t stages);
   // What a strategy file or a search says of the nodes of a graph. Rank 0 searches and tells the others.
@@ -141,7 +142,8 @@ class GlobalView {
   ShardOptions options_;
   PassOptions dumps_;
   Resharder resharder_;
-  Cluster cluster_;
+  Cluster cluster_;  // with the memory that the options say
+  const int64_t cluster_memory_bytes_;
   std::string cluster_source_;
   absl::optional<Planned> planned_;
   absl::optional<SearchResult> found_;     // by the last search here
