@@ -46,19 +46,34 @@ class Reference {
   int ref_;
 };
 
-// The lines that define the function on top of the stack; its file and line where the file is not there.
-std::string LinesOfFunction(lua_State* L) {
-  constexpr int64_t kMaxBytes = 64 << 20;
-  lua_Debug info;
-  lua_pushvalue(L, -1);
-  lua_getinfo(L, ">S", &info);
-  StatusOr<std::string> text = info.source[0] == '@' ? ReadFile(info.source + 1, kMaxBytes) : info.source;
-  if (!text.ok() || info.source[0] == '=') return absl::StrCat(info.source, ":", info.linedefined);
-  const std::vector<absl::string_view> lines = absl::StrSplit(*text, '\n');
-  const size_t end = std::min<size_t>(lines.size(), info.lastlinedefined);
-  const size_t begin = std::min<size_t>(end, std::max(info.linedefined, 1) - 1);
-  return absl::StrJoin(lines.begin() + begin, lines.begin() + end, "\n");
-}
+// The lines that define a function.
+class Definition {
+ public:
+  // Of the function on top of the stack.
+  explicit Definition(lua_State* L) {
+    lua_Debug info;
+    lua_pushvalue(L, -1);
+    lua_getinfo(L, ">S", &info);
+    source_ = info.source;
+    first_ = info.linedefined;
+    last_ = info.lastlinedefined;
+  }
+
+  // The lines as the file has them now; file and line where the file is not there.
+  std::string Lines() const {
+    constexpr int64_t kMaxBytes = 64 << 20;
+    const StatusOr<std::string> text = source_[0] == '@' ? ReadFile(source_.substr(1), kMaxBytes) : source_;
+    if (!text.ok() || source_[0] == '=') return absl::StrCat(source_, ":", first_);
+    const std::vector<absl::string_view> lines = absl::StrSplit(*text, '\n');
+    const size_t end = std::min<size_t>(lines.size(), last_);
+    const size_t begin = std::min<size_t>(end, std::max(first_, 1) - 1);
+    return absl::StrJoin(lines.begin() + begin, lines.begin() + end, "\n");
+  }
+
+ private:
+  std::string source_;  // "@FILE", "=NAME" or a chunk's text
+  int first_ = 0, last_ = 0;
+};
 
 // GeneratorDataset: get(i) with a length, or a function that gives an iterator.
 class LuaGenerator : public data::Generator {
@@ -70,12 +85,12 @@ class LuaGenerator : public data::Generator {
         length_(length),
         method_(std::move(method)),
         written_(WhereDefined(session.lua())),
-        identity_(absl::StrCat(method_, ": ", LinesOfFunction(session.lua()))) {}
+        definition_(session.lua()) {}
 
   std::string name() const override {
     return written_->file.empty() ? method_ : absl::StrCat(written_->file, ":", written_->line, ": ", method_);
   }
-  std::string identity() const override { return identity_; }
+  std::string identity() const override { return absl::StrCat(method_, ": ", definition_.Lines()); }
   int64_t size() const override { return length_; }
   bool random_access() const override { return length_ >= 0; }
 
@@ -147,7 +162,7 @@ class LuaGenerator : public data::Generator {
   const int64_t length_;
   const std::string method_;
   const std::shared_ptr<const Location> written_;
-  const std::string identity_;
+  const Definition definition_;
   std::unique_ptr<Reference> iterator_;
   absl::optional<std::chrono::steady_clock::time_point> counting_since_;  // none: the note is printed
   std::vector<Tensor> kept_;

@@ -214,12 +214,12 @@ StatusOr<size_t> FindColumn(const std::vector<ColumnState>& columns, const Op& o
       absl::StrCat(Name(op), ": no column '", name, "'; there are ", absl::StrJoin(columns, ", ", write)));
 }
 
-Status CheckNames(const std::vector<ColumnState>& columns, const Op& op) {
+// `what`: the operation that has named the columns.
+Status CheckNames(const std::vector<ColumnState>& columns, absl::string_view what) {
   for (size_t k = 0; k < columns.size(); ++k) {
     for (size_t j = 0; j < k; ++j) {
       if (columns[j].name == columns[k].name)
-        return absl::InvalidArgumentError(
-            absl::StrCat(Name(op), ": two columns have the name '", columns[k].name, "'"));
+        return absl::InvalidArgumentError(absl::StrCat(what, ": two columns have the name '", columns[k].name, "'"));
     }
   }
   return absl::OkStatus();
@@ -252,7 +252,7 @@ Status ApplyMap(const MapOp& map, size_t stage, std::vector<ColumnState>* column
     }
   }
   for (size_t i = 0; i < map.names.size(); ++i) (*columns)[found[i]].name = map.names[i];
-  return CheckNames(*columns, map);
+  return CheckNames(*columns, "map");
 }
 
 // What the operation does to columns, behind `stage` calls of code.
@@ -272,7 +272,7 @@ Status ApplyToColumns(const Op& op, size_t stage, std::vector<ColumnState>* colu
       if (!project->names.empty()) chosen.back().name = project->names[i];
     }
     *columns = std::move(chosen);
-    return CheckNames(*columns, op);
+    return CheckNames(*columns, Name(op));
   } else if (const auto* rename = std::get_if<RenameOp>(&op)) {
     std::vector<size_t> found;
     for (const std::string& name : rename->from) {
@@ -280,7 +280,7 @@ Status ApplyToColumns(const Op& op, size_t stage, std::vector<ColumnState>* colu
       found.push_back(k);
     }
     for (size_t i = 0; i < found.size(); ++i) (*columns)[found[i]].name = rename->to[i];
-    return CheckNames(*columns, op);
+    return CheckNames(*columns, Name(op));
   }
   return absl::OkStatus();
 }
@@ -407,7 +407,7 @@ Status Pipeline::AddStage(const CallOp& op, size_t place, std::vector<ColumnStat
     }
   }
   *columns = std::move(next);
-  RETURN_IF_ERROR(CheckNames(*columns, op));
+  RETURN_IF_ERROR(CheckNames(*columns, Name(op)));
   stages_.push_back(std::move(stage));
   // The types of what the code gives are those of the first sample.
   const size_t s = stages_.size() - 1;

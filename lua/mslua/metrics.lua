@@ -66,12 +66,6 @@ local function two_classes(output, label)
   return ops.concat({ zero, output }, -1), as_ids(label, shape)
 end
 
-local function elements(x)
-  local n = 1
-  for _, size in ipairs(x.shape) do n = n * size end
-  return n
-end
-
 -- Logits [n, .., classes] and ids [n, ..], int32, of an output and its labels:
 -- - one number a label ([n], [n, 1], [n, 1, h, w]): the logit of the second of two classes; BCELoss's: its probability;
 -- - labels of the output's shape: shares of the classes, of which the largest counts;
@@ -90,7 +84,7 @@ local function by_class(output, label, loss_fn)
   local shape = output.shape
   local rank = #shape
   local one = rank == 1 or shape[rank] == 1 or (rank > 3 and shape[2] == 1)
-  if one and elements(output) == elements(label) then return two_classes(output, label) end
+  if one and output.size == label.size then return two_classes(output, label) end
   local given = label.shape
   local whole = #given == rank and sizes(given) == sizes(shape)
   local last = not whole and sizes(given) == sizes(shape, rank)
