@@ -55,6 +55,7 @@ StatusOr<int> PushFilled(lua_State* L, Session& session, int dtype_index, double
   TensorType type;
   ASSIGN_OR_RETURN(type.shape, ReadShape(L, 1, "shape"));
   ASSIGN_OR_RETURN(type.dtype, OptDType(L, dtype_index, fallback));
+  if (lua_isnoneornil(L, dtype_index)) RETURN_IF_ERROR(CheckUnrounded(type.dtype, value));
   ASSIGN_OR_RETURN(Tensor t, Filled(session, type, value));
   PushObject<Tensor>(L, std::move(t));
   return 1;

@@ -1,7 +1,6 @@
 #include "lua/tensor_lua.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -32,11 +31,14 @@ Status ListShape(lua_State* L, int index, absl::string_view what, Shape* shape, 
   return absl::OkStatus();
 }
 
-Status ListValues(lua_State* L, int index, absl::string_view what, size_t depth, const Tensor& out, int64_t* next) {
+// `typed`: the user has said which type they have.
+Status ListValues(lua_State* L, int index, absl::string_view what, size_t depth, bool typed, const Tensor& out,
+                  int64_t* next) {
   const int type = lua_type(L, index);
   if (depth == out.type.shape.size()) {
     if (type == LUA_TNUMBER) {
-      const Status held = CheckHolds(out.type.dtype, lua_tonumber(L, index));
+      Status held = CheckHolds(out.type.dtype, lua_tonumber(L, index));
+      if (held.ok() && !typed) held = CheckUnrounded(out.type.dtype, lua_tonumber(L, index));
       if (!held.ok()) return absl::InvalidArgumentError(absl::StrCat(what, ": ", held.message()));
       StoreDouble(out.type.dtype, out.data.get(), (*next)++, lua_tonumber(L, index));
     } else if (type == LUA_TBOOLEAN)
@@ -56,7 +58,7 @@ Status ListValues(lua_State* L, int index, absl::string_view what, size_t depth,
   index = AbsoluteIndex(L, index);
   for (int64_t i = 1; i <= want; ++i) {
     lua_rawgeti(L, index, static_cast<int>(i));
-    const Status s = ListValues(L, -1, what, depth + 1, out, next);
+    const Status s = ListValues(L, -1, what, depth + 1, typed, out, next);
     lua_pop(L, 1);
     RETURN_IF_ERROR(s);
   }
@@ -89,7 +91,7 @@ StatusOr<Tensor> ReadTensor(Session& session, lua_State* L, int index, absl::opt
   ASSIGN_OR_RETURN(Tensor t,
                    NewTensor(session.allocator(), {dtype.value_or(boolean ? DType::kBool : DType::kF32), shape}));
   int64_t next = 0;
-  RETURN_IF_ERROR(ListValues(L, index, what, 0, t, &next));
+  RETURN_IF_ERROR(ListValues(L, index, what, 0, dtype.has_value(), t, &next));
   return t;
 }
 

@@ -5,6 +5,24 @@ local ops = ms.ops
 
 local x = ms.arange(24):reshape(4, 6)  -- x[i][j] is 6 (i - 1) + j - 1
 
+check.case("whole numbers above 2^24 are not rounded where no type is given", function()
+  local large = 2 ^ 24 + 1
+  check.fails_here("16777217 would be rounded to 16777216 by float32, the default: give a dtype, such as "
+    .. '"int32"', function() ms.Tensor { 1, large } end)
+  check.fails_here('-1099511627777 would be rounded to -1099511627776 by float32, the default: give a dtype, such as '
+    .. '"int64"', function() ms.Tensor { { -2 ^ 40 - 1 } } end)
+  check.fails_here("16777217 would be rounded", function() ms.full({ 2 }, large) end)
+  check.fails_here("16777217 would be rounded", function() ms.Tensor(large) end)
+  check.fails_here("16777217 would be rounded", function()
+    ms.dataset.NumpySlicesDataset({ { 1, large } }, { "id" }):batch(2)
+  end)
+  check.equal(ms.Tensor({ large, -large }, ms.int32):totable(), { large, -large })
+  check.equal(ms.full({ 2 }, large, ms.int32):totable(), { large, large })
+  check.equal(ms.Tensor({ large }, ms.float32):totable(), { large - 1 })
+  check.equal(ms.Tensor({ 2 ^ 24, 1e10, 1e300 }, ms.float64):totable(), { 2 ^ 24, 1e10, 1e300 })
+  check.equal(ms.Tensor({ 2 ^ 24, 2 ^ 40, large - 0.5 }):totable(), { 2 ^ 24, 2 ^ 40, 2 ^ 24 })
+end)
+
 check.case("slices take first to last, both included", function()
   check.equal(x[{ {}, { 2, 5 }, nil }]:totable(), { { 1, 2, 3, 4 }, { 7, 8, 9, 10 }, { 13, 14, 15, 16 },
     { 19, 20, 21, 22 } })

@@ -156,6 +156,53 @@ def records():
     fails("which can be read once", "predict", *words, "-", "-")
 
 
+ONE_NUMBER = """
+local ms = require "mslua"
+local nn = ms.nn
+local p = ms.params { likely = false }
+local function rows()
+  return ms.dataset.CsvDataset("train.csv", { columns = { job = "skip", risk = "category" }, label = "risk",
+    pack = true }):map { operations = { ms.dataset.transforms.TypeCast(ms.float32) }, input_columns = { "risk" } }
+    :batch(4)
+end
+local Net = nn.Cell:extend "Net"
+function Net:init() self.head, self.sigmoid = nn.Dense(2, 1), nn.Sigmoid() end
+function Net:construct(x)
+  local y = self.head(x * 0.2)
+  return (p.likely and self.sigmoid(y) or y):reshape(x.shape[1])
+end
+return ms.recipe {
+  name = "one_number", labels = { "high", "low" }, dataset = rows, eval_dataset = rows,
+  network = function() return Net() end, loss = p.likely and nn.BCELoss() or nn.BCEWithLogitsLoss(),
+  optimizer = nn.Adam { learning_rate = 0.05 }, train = { epochs = 40 }, eval = { metrics = { "accuracy" } },
+  checkpoint = { save_checkpoint_steps = 10 },
+}
+"""
+
+
+def one_number():
+    """One number a row is the logit of the second of two classes, of BCELoss its probability."""
+    with open("one.lua", "w", encoding="utf-8") as out:
+        out.write(ONE_NUMBER)
+    with open("train.csv", encoding="utf-8") as rows:
+        wanted = [row.strip().split(",")[3] for row in rows][1:]
+    results = []
+    for likely in ("false", "true"):
+        words = ("one.lua", "likely=" + likely)
+        mslua("train", *words, "--out", "one_" + likely, "--no-attach")
+        words += ("--ckpt", "one_%s/ckpt" % likely)
+        found = lines(*words, "train.csv")
+        right = sum(one["label"] == label for one, label in zip(found, wanted)) / len(wanted)
+        measured = json.loads(mslua("eval", *words, "--json").stdout)["accuracy"]
+        assert measured == float("%.9g" % right) and right > 0.8, (measured, right)
+        for one in found:
+            assert len(one["top"]) == 2 and abs(sum(t["probability"] for t in one["top"]) - 1) < 1e-6, one
+            assert one["top"][0]["probability"] >= 0.5 and one["label"] == ["high", "low"][one["class"]], one
+        results.append(found)
+    for logit, probability in zip(*results):
+        assert abs(logit["top"][0]["probability"] - probability["top"][0]["probability"]) < 1e-3, (logit, probability)
+
+
 def numbers():
     """Rows of numbers for a network of one input; a regression gives its numbers."""
     recipe = os.path.join(RECIPES, "quickstart.lua")
@@ -246,6 +293,7 @@ def files_of_text():
 
 digits()
 records()
+one_number()
 numbers()
 text()
 files_of_text()
