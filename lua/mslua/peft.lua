@@ -68,7 +68,7 @@ local function adapters_of(net, family, cells)
     peft_type = "LORA", bias = "none",
     target_modules = errors.names(targets), fan_in_fan_out = transposed, inference_mode = true,
     modules_to_save = next(others) and errors.names(others) or nil,
-    base_model_name_or_path = net.pretrained and net.pretrained.folder or "",
+    base_model_name_or_path = net.weights_folder or "",
   }
 end
 

@@ -345,7 +345,7 @@ function M.from_pretrained(...)
   local net = parameter.in_type(a.dtype, function() return network_of(dir, family, config, found, fail) end)
   if a.dtype ~= "float32" then net:_compute_in(a.dtype) end
   fill(net, family, found, fail, false)
-  net.pretrained = { folder = dir, config = config }
+  net.pretrained, net.weights_folder = { folder = dir, config = config }, dir
   return net
 end
 
@@ -402,6 +402,7 @@ function M.load_into(net, dir)
   end
   check_settings(net, network_of(dir, family, config, found, fail), fail)
   fill(net, family, found, fail, true)
+  net.weights_folder = dir
 end
 
 --- What a folder's tensors are here: a list of {name, type, ours}, in order of names; ours is nil for one that no row

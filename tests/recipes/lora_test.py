@@ -110,6 +110,7 @@ def written_and_merged(model, run_folder, targets):
         config = json.load(file)
     check(config["peft_type"] == "LORA" and config["r"] == 2 and config["lora_alpha"] == 4, config)
     check(config["fan_in_fan_out"] == (model == "gpt2"), config)
+    check(config["base_model_name_or_path"] == model, config)
     run("ckpt", "merge-lora", model, "peft_" + model, "merged_" + model)
     base, adapter = tensors(model + "/model.safetensors"), tensors("peft_%s/adapter_model.safetensors" % model)
     merged = tensors("merged_%s/model.safetensors" % model)
