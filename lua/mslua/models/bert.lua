@@ -2,6 +2,7 @@
 -- Letters of shapes: n sequences, t tokens, d width, v vocabulary.
 local args = require "mslua.args"
 local ms = require "mslua"
+local errors = require "mslua.errors"
 local nn, ops = ms.nn, ms.ops
 
 local normal = { "normal", sigma = 0.02 }
@@ -79,7 +80,7 @@ end
 --- the last layer [n, t, d].
 function Bert:encode(ids, segments, mask)
   local t, c = ids.shape[2], self.config
-  if t > c.block then error(("Bert: %d tokens, the network takes at most block = %d"):format(t, c.block), 0) end
+  if t > c.block then errors.fail("Bert: %d tokens, the network takes at most block = %d", t, c.block) end
   local x = self.words(ids) + ops.reshape(self.positions(ms.arange(t)), { 1, t, c.dim })
   x = x + self.segments(segments or ms.zeros(ids.shape, ms.int32))
   x = self.dropout(self.norm(x))

@@ -2,6 +2,7 @@
 --- input's. With activation "gelu_new" it is that of the published GPT-2 files.
 -- Letters of shapes: n sequences, t tokens, d width, v vocabulary.
 local args = require "mslua.args"
+local errors = require "mslua.errors"
 local kv_cache = require "mslua.kv_cache"
 local ms = require "mslua"
 local nn, ops = ms.nn, ms.ops
@@ -61,7 +62,7 @@ end
 function GPT:construct(ids)
   local n, t = unpack(ids.shape)
   local c = self.config
-  if t > c.block then error(("GPT: %d tokens, the network takes at most block = %d"):format(t, c.block), 0) end
+  if t > c.block then errors.fail("GPT: %d tokens, the network takes at most block = %d", t, c.block) end
   local x = self.tokens(ids) + ops.reshape(self.positions(kv_cache.positions(t)), { -1, t, c.dim })
   x = self.dropout(x)
   for _, block in self.blocks:each() do x = block(x) end

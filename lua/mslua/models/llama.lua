@@ -2,6 +2,7 @@
 --- the names of the published files.
 -- Letters of shapes: n sequences, t tokens, d width, v vocabulary.
 local args = require "mslua.args"
+local errors = require "mslua.errors"
 local kv_cache = require "mslua.kv_cache"
 local ms = require "mslua"
 local nn, ops = ms.nn, ms.ops
@@ -86,9 +87,9 @@ function Llama:init(...)
   c.kv_heads = c.kv_heads or c.heads
   c.head_dim = c.head_dim or c.dim / c.heads
   if c.head_dim ~= math.floor(c.head_dim) or c.head_dim % 2 ~= 0 then
-    error(("Llama: dim = %d over heads = %d is not an even number: give head_dim"):format(c.dim, c.heads), 0)
+    errors.fail("Llama: dim = %d over heads = %d is not an even number: give head_dim", c.dim, c.heads)
   elseif c.heads % c.kv_heads ~= 0 then
-    error(("Llama: heads = %d is not a multiple of kv_heads = %d"):format(c.heads, c.kv_heads), 0)
+    errors.fail("Llama: heads = %d is not a multiple of kv_heads = %d", c.heads, c.kv_heads)
   end
   self.config, self.family, self.block = c, "llama", c.block
   self.embed_tokens = nn.Embedding(c.vocab, c.dim, { embedding_table = normal })
@@ -103,7 +104,7 @@ end
 function Llama:construct(ids)
   local n, t = unpack(ids.shape)
   local c = self.config
-  if t > c.block then error(("Llama: %d tokens, the network takes at most block = %d"):format(t, c.block), 0) end
+  if t > c.block then errors.fail("Llama: %d tokens, the network takes at most block = %d", t, c.block) end
   local x, positions = self.embed_tokens(ids), kv_cache.positions(t)
   for _, block in self.layers:each() do x = block(x, positions) end
   x = kv_cache.last(self.norm(x))

@@ -3,6 +3,7 @@
 -- Letters of shapes: n sequences, t tokens, d width, v vocabulary.
 local args = require "mslua.args"
 local core = require "mslua.core"
+local errors = require "mslua.errors"
 local kv_cache = require "mslua.kv_cache"
 local ms = require "mslua"
 local nn, ops = ms.nn, ms.ops
@@ -63,7 +64,7 @@ end
 function MoeGPT:construct(ids)
   local n, t = unpack(ids.shape)
   local c = self.config
-  if t > c.block then error(("MoeGPT: %d tokens, the network takes at most block = %d"):format(t, c.block), 0) end
+  if t > c.block then errors.fail("MoeGPT: %d tokens, the network takes at most block = %d", t, c.block) end
   local x = self.tokens(ids) + ops.reshape(self.positions(kv_cache.positions(t)), { -1, t, c.dim })
   x = self.dropout(x)
   local balance

@@ -2,6 +2,7 @@
 --- of both languages are of one vocabulary, whose table is that of the input, of the output and of the logits.
 -- Letters of shapes: n sentences, s and t tokens of source and target, d width, v vocabulary.
 local args = require "mslua.args"
+local errors = require "mslua.errors"
 local kv_cache = require "mslua.kv_cache"
 local ms = require "mslua"
 local nn, ops = ms.nn, ms.ops
@@ -108,7 +109,7 @@ end
 
 local function check_length(name, ids, block)
   if ids.shape[2] > block then
-    error(("Transformer: %s has %d tokens, the network takes at most block = %d"):format(name, ids.shape[2], block), 0)
+    errors.fail("Transformer: %s has %d tokens, the network takes at most block = %d", name, ids.shape[2], block)
   end
 end
 

@@ -2,6 +2,7 @@
 -- Letters of shapes: n pictures, c channels, k classes, s side in pixels.
 local args = require "mslua.args"
 local ms = require "mslua"
+local errors = require "mslua.errors"
 local nn, ops = ms.nn, ms.ops
 
 local Twice = nn.Cell:extend "TwoConvolutions"
@@ -62,7 +63,7 @@ end
 function Unet:construct(x)
   local multiple = 2 ^ self.depth
   if x.shape[3] % multiple ~= 0 or x.shape[4] % multiple ~= 0 then
-    error(("Unet: pictures of %d x %d pixels, expected multiples of %d"):format(x.shape[3], x.shape[4], multiple), 0)
+    errors.fail("Unet: pictures of %d x %d pixels, expected multiples of %d", x.shape[3], x.shape[4], multiple)
   end
   local kept = {}
   for i = 1, self.depth do

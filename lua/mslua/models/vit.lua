@@ -2,6 +2,7 @@
 -- Letters of shapes: n pictures, c channels, s side in pixels, t patches, d width.
 local args = require "mslua.args"
 local ms = require "mslua"
+local errors = require "mslua.errors"
 local nn, ops = ms.nn, ms.ops
 
 local normal = { "normal", sigma = 0.02 }
@@ -48,7 +49,7 @@ function Vit:init(...)
   local c = bind(...)
   c.hidden = c.hidden or 4 * c.dim
   if c.image_size % c.patch ~= 0 then
-    error(("Vit: image_size = %d is not a multiple of patch = %d"):format(c.image_size, c.patch), 0)
+    errors.fail("Vit: image_size = %d is not a multiple of patch = %d", c.image_size, c.patch)
   end
   self.config, self.family = c, "vit"
   self.patches = (c.image_size / c.patch) ^ 2
@@ -70,8 +71,8 @@ end
 function Vit:construct(x)
   local n, c = x.shape[1], self.config
   if x.shape[3] ~= c.image_size or x.shape[4] ~= c.image_size then
-    error(("Vit: pictures of %d x %d pixels, expected %d x %d"):format(x.shape[3], x.shape[4], c.image_size,
-      c.image_size), 0)
+    errors.fail("Vit: pictures of %d x %d pixels, expected %d x %d", x.shape[3], x.shape[4], c.image_size,
+      c.image_size)
   end
   x = ops.transpose(ops.reshape(self.embed(x), { n, c.dim, self.patches }), { 1, 3, 2 })
   x = ops.concat({ ops.broadcast_to(self.cls_token, { n, 1, c.dim }), x }, 2) + self.positions
