@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/text.h"
+#include "lua/lists.h"
 
 namespace mslua {
 namespace {
@@ -81,6 +82,7 @@ StatusOr<std::vector<int64_t>> ReadInts(lua_State* L, int index, absl::string_vi
     return out;
   }
   if (lua_type(L, index) != LUA_TTABLE) return Expected(L, index, what, "a list of integers");
+  RETURN_IF_ERROR(CheckList(L, index, what));
   const int n = static_cast<int>(lua_objlen(L, index));
   index = AbsoluteIndex(L, index);
   for (int i = 1; i <= n; ++i) {

@@ -7,6 +7,7 @@
 #include "core/base/text.h"
 #include "core/op/marks.h"
 #include "core/step/operator_info.h"
+#include "lua/lists.h"
 #include "lua/object.h"
 
 namespace mslua {
@@ -41,11 +42,8 @@ StatusOr<AttrValue> ReadFreeAttr(lua_State* L, int index, absl::string_view what
 // attribute that stands here, where that is a list and required: the shape of a tensor without dimensions.
 bool IsNamedTable(lua_State* L, int index, const AttrDef* next) {
   if (lua_type(L, index) != LUA_TTABLE || lua_objlen(L, index) > 0) return false;
-  lua_pushnil(L);
-  const bool any = lua_next(L, index) != 0;
-  if (any) lua_pop(L, 2);
   const bool list = next != nullptr && (next->kind == AttrKind::kInts || next->kind == AttrKind::kAxes);
-  return any || !list || !next->required;
+  return IsNames(L, index) || !list || !next->required;
 }
 
 bool IsSubscripts(absl::string_view name) { return name == "begin" || name == "end"; }

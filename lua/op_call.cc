@@ -9,6 +9,7 @@
 #include "core/base/text.h"
 #include "core/step/operator_call.h"
 #include "core/step/parameter.h"
+#include "lua/lists.h"
 #include "lua/object.h"
 #include "lua/op_attrs.h"
 #include "lua/program.h"
@@ -192,6 +193,7 @@ StatusOr<int> CallOperator(lua_State* L, Session& session, const OpDef& op, int 
       continue;
     }
     if (lua_type(L, at) == LUA_TTABLE) {
+      RETURN_IF_ERROR(CheckList(L, at, UserName(op)));
       const int n = static_cast<int>(lua_objlen(L, at));
       if (!lua_checkstack(L, n + 16)) return absl::ResourceExhaustedError("Lua's stack is full");
       const int list = at++;

@@ -25,7 +25,9 @@ Status ListShape(lua_State* L, int index, absl::string_view what, Shape* shape, 
   }
   if (lua_type(L, -1) != LUA_TNUMBER && lua_type(L, -1) != LUA_TBOOLEAN) {
     return absl::InvalidArgumentError(
-        absl::StrCat(what, ": expected a number, a boolean, a nested list of them or a Tensor, got ", Describe(L, -1)));
+        absl::StrCat(what, ": expected a number, a boolean, a nested list of them or a Tensor, got ",
+                     shape->empty() ? "" : "a list of ", Describe(L, -1),
+                     !shape->empty() && ToObject<Tensor>(L, -1) != nullptr ? ": ms.ops.stack joins tensors" : ""));
   }
   *boolean = lua_type(L, -1) == LUA_TBOOLEAN;
   return absl::OkStatus();

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "core/base/text.h"
 #include "core/step/parameter.h"
+#include "lua/lists.h"
 #include "lua/object.h"
 #include "lua/op_call.h"
 #include "lua/tensor_lua.h"
@@ -123,6 +124,12 @@ StatusOr<int> AsType(lua_State* L, Session& session) {
   return 1;
 }
 
+// The operator of all arguments, the tensor first: it reads names as well.
+StatusOr<int> CallOperator(lua_State* L, Session& session, absl::string_view name) {
+  ASSIGN_OR_RETURN(const OpDef* op, RequireOp(name));
+  return CallOperator(L, session, *op, 1, lua_gettop(L), {});
+}
+
 // Integers from argument 2 on, or a list there.
 StatusOr<std::vector<int64_t>> RestInts(lua_State* L, absl::string_view what) {
   if (lua_type(L, 2) == LUA_TTABLE) {
@@ -137,8 +144,21 @@ StatusOr<std::vector<int64_t>> RestInts(lua_State* L, absl::string_view what) {
   return out;
 }
 
+// The tensor at 1 in another shape of as many elements.
+StatusOr<int> PushReshaped(lua_State* L, Session& session, const std::vector<int64_t>& shape) {
+  if (session.trace != nullptr) return Apply(L, session, "reshape", {1}, {{"shape", shape}});
+  ASSIGN_OR_RETURN(const Tensor t, SelfTensor(L, session, "reshape"));
+  PushObject<Tensor>(L, WithShape(t, Shape(shape.begin(), shape.end())));
+  return 1;
+}
+
 StatusOr<int> ReshapeMethod(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const TensorType type, SelfType(L, session, "reshape"));
+  if (IsNames(L, 2)) {
+    RETURN_IF_ERROR(CheckFields(L, 2, "reshape", {"shape"}));
+    lua_getfield(L, 2, "shape");
+    lua_replace(L, 2);
+  }
   ASSIGN_OR_RETURN(std::vector<int64_t> shape, RestInts(L, "reshape"));
   int64_t known = 1, open = -1;
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -163,14 +183,12 @@ StatusOr<int> ReshapeMethod(lua_State* L, Session& session) {
   }
   if (shape.size() > kMaxRank)
     return absl::InvalidArgumentError(absl::StrCat("reshape: more than ", kMaxRank, " dimensions"));
-  if (session.trace != nullptr) return Apply(L, session, "reshape", {1}, {{"shape", shape}});
-  ASSIGN_OR_RETURN(const Tensor t, SelfTensor(L, session, "reshape"));
-  PushObject<Tensor>(L, WithShape(t, Shape(shape.begin(), shape.end())));
-  return 1;
+  return PushReshaped(L, session, shape);
 }
 
 StatusOr<int> TransposeMethod(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const TensorType type, SelfType(L, session, "transpose"));
+  if (IsNames(L, 2)) return CallOperator(L, session, "transpose");
   ASSIGN_OR_RETURN(std::vector<int64_t> axes, RestInts(L, "transpose"));
   if (axes.empty()) {
     for (int64_t d = type.rank(); d >= 1; --d) axes.push_back(d);
@@ -185,6 +203,7 @@ StatusOr<int> TransposeMethod(lua_State* L, Session& session) {
 StatusOr<int> ReduceMethod(lua_State* L, Session& session) {
   const char* op = lua_tostring(L, lua_upvalueindex(1));
   ASSIGN_OR_RETURN(const TensorType type, SelfType(L, session, op));
+  if (IsNames(L, lua_gettop(L))) return CallOperator(L, session, op);
   std::vector<int64_t> axes;
   if (lua_isnoneornil(L, 2)) {
     for (int64_t d = 1; d <= type.rank(); ++d) axes.push_back(d);
@@ -203,16 +222,20 @@ StatusOr<int> ReduceMethod(lua_State* L, Session& session) {
 
 StatusOr<int> ArgmaxMethod(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const TensorType type, SelfType(L, session, "argmax"));
-  ASSIGN_OR_RETURN(const OpDef* op, RequireOp("argmax"));
-  if (lua_isnoneornil(L, 2) && type.rank() != 1) {
-    // Over all elements, as NumPy does.
-    lua_settop(L, 1);
-    lua_pushnumber(L, -1);
-    ASSIGN_OR_RETURN(const int pushed, ReshapeMethod(L, session));
-    lua_replace(L, 1);
-    lua_settop(L, pushed);
+  const int last = lua_gettop(L);
+  bool has_axis = !lua_isnoneornil(L, 2) && !IsNames(L, 2);
+  if (IsNames(L, last)) {
+    const StackGuard guard(L);
+    lua_getfield(L, last, "axis");
+    has_axis = has_axis || !lua_isnil(L, -1);
   }
-  return CallOperator(L, session, *op, 1, lua_gettop(L), {});
+  if (!has_axis && type.rank() != 1) {
+    // Over all elements, as NumPy does.
+    RETURN_IF_ERROR(PushReshaped(L, session, {type.elements()}).status());
+    lua_replace(L, 1);
+    lua_settop(L, last);
+  }
+  return CallOperator(L, session, "argmax");
 }
 
 Status PushNested(lua_State* L, const Tensor& t) {
@@ -344,6 +367,7 @@ StatusOr<Taken> ReadTaken(lua_State* L, const TensorType& type, size_t d) {
 
 // x[{ {}, {2, 5}, -1 }]: the list at 2 has a subscript for each of the first dimensions.
 StatusOr<int> IndexBySlices(lua_State* L, Session& session, const TensorType& type) {
+  RETURN_IF_ERROR(CheckList(L, 2, "subscripts"));
   const size_t n = lua_objlen(L, 2);
   if (n == 0 || n > type.shape.size()) {
     return absl::InvalidArgumentError(absl::StrCat("subscript of ", ToString(type), ": expected a list of 1 to ",

@@ -23,6 +23,34 @@ check.case("whole numbers above 2^24 are not rounded where no type is given", fu
   check.equal(ms.Tensor({ 2 ^ 24, 2 ^ 40, large - 0.5 }):totable(), { 2 ^ 24, 2 ^ 40, 2 ^ 24 })
 end)
 
+check.case("methods take names as functions do", function()
+  local y = ms.Tensor { { 1, 2, 3 }, { 4, 5, 6 } }
+  check.equal(y:sum { axis = 2 }:totable(), { 6, 15 })
+  check.equal(y:mean({ axis = 2, keep_dims = true }):totable(), { { 2 }, { 5 } })
+  check.equal(y:max(1, { keep_dims = true }):totable(), { { 4, 5, 6 } })
+  check.equal({ y:sum {}, y:sum(), y:sum { keep_dims = true }.shape }, { 21, 21, { 1, 1 } })
+  check.equal(ms.arange(24):reshape(2, 3, 4):transpose { perm = { 1, 3, 2 } }.shape, { 2, 4, 3 })
+  check.equal(y:reshape { shape = { 3, -1 } }.shape, { 3, 2 })
+  check.equal({ y:argmax(), y:argmax { dtype = ms.int64 }.dtype, y:argmax(nil, ms.int64).dtype }, { 5, "int64", "int64" })
+  check.equal(y:argmax { axis = 2 }:totable(), { 2, 2 })
+  check.fails_here("axs", function() return y:max { axs = 2 } end)
+  check.fails_here("size", function() return y:reshape { size = { 6 } } end)
+  local traced = ms.grad(function(a) return ops.reduce_sum(a:sum { axis = 2 } * ms.Tensor { 1, 10 }) end)
+  check.equal(traced(y):totable(), { { 1, 1, 1 }, { 10, 10, 10 } })
+end)
+
+check.case("a list with names is an error, not a list", function()
+  local y = ms.ones { 2, 3 }
+  check.fails_here('a list has no key "keep_dims": named arguments are a table of their own, the last argument',
+    function() return ops.reduce_sum(y, { 1, keep_dims = true }) end)
+  check.fails_here('a list has no key "axis"', function() return ops.concat { y, y, axis = 2 } end)
+  check.fails_here('a list has no key "dtype"', function() return ms.zeros { 2, 3, dtype = ms.int32 } end)
+  check.fails_here('a list has no key "shape"', function() return ms.zeros { shape = { 2, 3 } } end)
+  check.fails_here('a list has no key "value"', function() return ms.full({ 2, value = 3 }, 1) end)
+  check.fails_here('a list has no key "foo"', function() return y:reshape { 3, 2, foo = 1 } end)
+  check.fails_here('a list has no key "b"', function() return y[{ 1, b = 3 }] end)
+end)
+
 check.case("slices take first to last, both included", function()
   check.equal(x[{ {}, { 2, 5 }, nil }]:totable(), { { 1, 2, 3, 4 }, { 7, 8, 9, 10 }, { 13, 14, 15, 16 },
     { 19, 20, 21, 22 } })
