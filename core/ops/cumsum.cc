@@ -74,7 +74,9 @@ void Sum(const OpCall& c) {
 
 MSLUA_OPERATOR(cumsum) {
   OpDef op("cumsum");
-  op.Class("CumSum").Doc("Each element along `axis` becomes the sum of those up to it.");
+  op.Class("CumSum").Doc(
+      "Each element along `axis` becomes the sum of those up to it. Integers keep their "
+      "type and wrap round: cast uint8 to int32 first.");
   op.Input("x").NumericTypes();
   op.Attr("axis", AttrKind::kAxis, int64_t{-1}, "the dimension to sum along")
       .Attr("exclusive", AttrKind::kBool, false, "the sum of those before it: the first is 0")

@@ -3,11 +3,14 @@
 namespace mslua {
 
 MSLUA_OPERATOR(pow) {
-  // d/db a^b = a^b log(a) holds for a > 0; elsewhere the exponent's gradient is 0, and a^0 is flat in a even at 0.
+  // d/db a^b = a^b log(a) holds for a > 0; elsewhere the exponent's gradient is 0. a^0 is flat in a even at 0, where
+  // the power of -1 has no value: its place is taken by that of 0, for derivatives of any order.
   OpDef op = ElementwiseOp("pow", {"a", "b"}, "pow(a, b)",
-                           {"dy * select(eq(b, 0), 0, b * pow(a, b - 1))", "dy * y * log(select(gt(a, 0), a, 1))"});
+                           {"dy * b * pow(a, select(eq(b, 0), 1, b) - 1)", "dy * y * log(select(gt(a, 0), a, 1))"});
   op.Computes(Precision::kWide);
-  op.Class("Pow").Doc("a to the power b, element by element.").NumericTypes();
+  op.Class("Pow")
+      .Doc("a to the power b, element by element. Of integers with b < 0 the fraction is dropped, and 0 gives 0.")
+      .NumericTypes();
   op.AddSample({{{DType::kF32, {3, 5}}, {DType::kF32, {3, 5}}}, {}, 0.5, 2});
   return {op};
 }

@@ -15,7 +15,10 @@ std::vector<Value> ExtremeGrad(GradContext& c) {
 MSLUA_OPERATOR(reduce_max) {
   OpDef op = ReductionOp("reduce_max", Reduction::kMax);
   op.Reduces(OwnBatch::kSum);
-  op.Class("ReduceMax").Doc("The largest element over `axis` (every axis when none is named).");
+  op.Class("ReduceMax")
+      .Doc(
+          "The largest element over `axis` (every axis when none is named); -inf, or the least "
+          "integer, where there is none.");
   op.Grad(ExtremeGrad);
   return {op};
 }

@@ -12,12 +12,18 @@ std::vector<Value> ProductGrad(GradContext& c) {
   const Value x = Cast(c.g, c.x(0), computed), zero = c.g.Constant(0, computed);
   const Value is_zero = Elementwise(c.g, "equal", {x, zero});
   const Value factor = Elementwise(c.g, "select", {is_zero, c.g.Constant(1, computed), x});
-  const Value zeros = Cast(c.g, is_zero, DType::kF32);
-  const Value others = Sub(c.g, BroadcastReduced(c, c.g.Op("reduce_sum", {zeros}, c.attrs)), zeros);
+  // Of the other elements: how many are zero, and, where one is, that one, so that derivatives reach it.
+  const auto others_of = [&](Value each) {
+    return Sub(c.g, BroadcastReduced(c, c.g.Op("reduce_sum", {each}, c.attrs)), each);
+  };
+  const Value others = others_of(Cast(c.g, is_zero, DType::kF32));
+  const Value other = others_of(Elementwise(c.g, "select", {is_zero, x, zero}));
   const Value product = Mul(c.g, Cast(c.g, c.dy[0], computed), c.g.Op("reduce_prod", {factor}, c.attrs));
   const Value quotient = Div(c.g, BroadcastReduced(c, product), factor);
   const Value none = Elementwise(c.g, "equal", {others, c.g.Constant(0, DType::kF32)});
-  return {Cast(c.g, Elementwise(c.g, "select", {none, quotient, zero}), own)};
+  const Value one = Elementwise(c.g, "equal", {others, c.g.Constant(1, DType::kF32)});
+  const Value rest = Elementwise(c.g, "select", {one, Mul(c.g, quotient, other), zero});
+  return {Cast(c.g, Elementwise(c.g, "select", {none, quotient, rest}), own)};
 }
 
 }  // namespace
@@ -25,7 +31,10 @@ std::vector<Value> ProductGrad(GradContext& c) {
 MSLUA_OPERATOR(reduce_prod) {
   OpDef op = ReductionOp("reduce_prod", Reduction::kProd);
   op.Computes(Precision::kWide);
-  op.Class("ReduceProd").Doc("Product over `axis` (every axis when none is named).");
+  op.Class("ReduceProd")
+      .Doc(
+          "Product over `axis` (every axis when none is named). Integers keep their type "
+          "and wrap round.");
   op.Grad(ProductGrad);
   return {op};
 }

@@ -7,7 +7,10 @@ namespace mslua {
 MSLUA_OPERATOR(reduce_sum) {
   OpDef op = ReductionOp("reduce_sum", Reduction::kSum);
   op.Computes(Precision::kWide).Reduces(OwnBatch::kSum);
-  op.Class("ReduceSum").Doc("Sum over `axis` (every axis when none is named). 16-bit floats are added in f32.");
+  op.Class("ReduceSum")
+      .Doc(
+          "Sum over `axis` (every axis when none is named). 16-bit floats are added in f32. "
+          "Integers keep their type and wrap round: cast uint8 to int32 first.");
   op.Grad([](GradContext& c) { return std::vector<Value>{BroadcastReduced(c, c.dy[0])}; });
   return {op};
 }

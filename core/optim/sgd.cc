@@ -3,10 +3,10 @@
 namespace mslua {
 namespace {
 
-// PyTorch's and MindSpore's: decay comes first, and the first step is not dampened.
+// PyTorch's and MindSpore's: decay comes first, and the first step is not dampened; without momentum none is.
 absl::optional<ChangedGradient> Dampened(const GradientCall& c) {
   const double dampening = c.settings.Float("dampening");
-  if (dampening == 0) return absl::nullopt;
+  if (dampening == 0 || c.settings.Float("momentum") == 0) return absl::nullopt;
   GraphBuilder& g = c.g;
   const DType dtype = ArithmeticType(g.TypeOf(c.parameter).dtype);
   Value grad = Cast(g, c.gradient, dtype);

@@ -25,6 +25,27 @@ local function close(what, got, wanted, relative, floor)
   end
 end
 
+---------------------------------------------------------------------------------------------- second derivatives
+
+check.case("second derivatives where a formula has several branches", function()
+  local function second(f, x)
+    local first = ms.grad(function(v) return ops.reduce_sum(f(v)) end)
+    return ms.grad(function(v) return ops.reduce_sum(first(v)) end)(x):totable()
+  end
+  -- The row sums of the Hessian of a product.
+  local function product(v) return ops.reduce_prod(v) end
+  check.equal(second(product, ms.Tensor { 0, 2, 3 }), { 5, 3, 2 })
+  check.equal(second(product, ms.Tensor { 0, 0, 3 }), { 3, 3, 0 })
+  check.equal(second(product, ms.Tensor { 1, 2, 3 }), { 5, 4, 3 })
+  check.equal(second(function(v) return ops.reduce_prod(v, 2) end, ms.Tensor { { 0, 4 }, { 2, 0 } }),
+    { { 1, 1 }, { 1, 1 } })
+  local mish = second(ops.mish, ms.Tensor { -1e-4, 0, 1e-4 })
+  check.near(mish, { 0.64, 0.64, 0.64 }, 1e-4)
+  for n, wanted in pairs { [0] = { 0, 0 }, [1] = { 0, 0 }, [2] = { 2, 2 }, [3] = { 0, 6 } } do
+    check.equal(second(function(v) return v ^ n end, ms.Tensor { 0, 1 }), wanted)
+  end
+end)
+
 -------------------------------------------------------------------------------------------- functions, -100 to 100
 
 -- By type: a unit of the last place, and what is lost at most where a result, or the fourth of one that tanh's slope is

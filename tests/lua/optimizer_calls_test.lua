@@ -107,6 +107,18 @@ check.case("model:train twice is once with the epochs of both", function()
   check.equal(trained { 4 }, trained { 1, 3 })
 end)
 
+check.case("without momentum nothing is dampened", function()
+  for dampening, wanted in pairs { [0.5] = { 0.9, 0.8, 0.7 }, [1] = { 0.9, 0.8, 0.7 } } do
+    local p, found = ms.Parameter(ms.Tensor({ 1 }, ms.float64), "p"), {}
+    local opt = nn.SGD { params = { p }, learning_rate = 0.1, dampening = dampening }
+    for step = 1, 3 do
+      opt { ms.ones({ 1 }, ms.float64) }
+      found[step] = p.value[1]
+    end
+    check.near(found, wanted, 1e-12)
+  end
+end)
+
 check.case("gradients can be clipped by hand, and a list of parameters given", function()
   local net = Net "clipped"
   local weights = net:trainable_params()
