@@ -117,6 +117,21 @@ check.case("KLDivLoss", function()
   check_gradient("KLDivLoss with a label of 0", function(a) return nn.KLDivLoss "batchmean"(a, f64(y)) end, { log_p })
 end)
 
+check.case("losses that are not reduced have the shape of the labels", function()
+  local logits, labels = ms.randn({ 4, 2, 3 }, ms.float32, "l"), ms.ones({ 4, 2 }, ms.int32)
+  local shares = ms.ones { 4, 2, 3 } / 3
+  local weight = ms.Tensor { 1, 2, 3 }
+  for _, make in ipairs { nn.CrossEntropyLoss { reduction = "none" }, nn.NLLLoss { reduction = "none" },
+    nn.CrossEntropyLoss { reduction = "none", weight = weight }, nn.FocalLoss { reduction = "none" },
+    nn.SoftmaxCrossEntropyWithLogits { sparse = true } } do
+    check.equal(make(logits, labels).shape, { 4, 2 })
+    check.equal(make(logits:reshape(8, 3), labels:reshape(8)):totable(), flat(make(logits, labels)))
+    check.equal(make(logits[{ {}, { 1, 1 } }], labels[{ {}, { 1, 1 } }]).shape, { 4, 1 })
+  end
+  check.equal(nn.SoftmaxCrossEntropyWithLogits()(logits, shares).shape, { 4, 2 })
+  check.equal(nn.FocalLoss { reduction = "none" }(logits, shares).shape, { 4, 2, 3 })
+end)
+
 check.case("SpanLoss points at the first and the last token", function()
   local logits = f64 { { { 1, 0 }, { 2, 0.5 }, { -1, 3 } }, { { 0, 0 }, { 1, 1 }, { 0.5, -2 } } }
   local function cross(x, label)

@@ -40,7 +40,12 @@ function FocalLoss:each(logits, labels)
   return weight and each * weight or each
 end
 
-function FocalLoss:construct(logits, labels) return self:reduce(self:each(logits, labels)) end
+function FocalLoss:construct(logits, labels)
+  local losses = self:each(logits, labels)
+  if self.reduction ~= "none" then return self:reduce(losses) end
+  if #labels.shape < #logits.shape then return loss.unflat(losses, logits) end
+  return ops.reshape(losses, logits.shape)
+end
 
 function FocalLoss:rows(logits, labels)
   return loss.over_rows(loss.split_rows(self:each(logits, labels), logits.shape[1]), self.reduction)

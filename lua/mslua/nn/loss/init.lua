@@ -72,6 +72,9 @@ local function type_text(x) return ("%s[%s]"):format(x.dtype, table.concat(x.sha
 ---@param shape integer[]
 ---@param output Tensor what it is the label of
 function M.check_shape(name, label, shape, output)
+  if label == nil then
+    errors.fail("%s: expected an output and a label, got %s and nothing", name, errors.show(output))
+  end
   if not core.kind(label) then return end
   local given, same = label.shape, #label.shape == #shape
   for d = 1, #shape do same = same and given[d] == shape[d] end
@@ -106,12 +109,27 @@ end
 
 --- Logits [.., classes] and labels, ids [..] or rows of probabilities, as [n, classes] and [n] or [n, classes].
 function M.flat(name, logits, labels, sparse)
+  if not core.kind(logits) or not core.kind(labels) then
+    errors.fail("%s: expected logits and labels, two tensors, got %s and %s", name, errors.show(logits),
+      errors.show(labels))
+  end
   local shape, wanted = logits.shape, logits.shape
   if sparse then wanted[#wanted] = nil end
   -- Dimensions of 1, such as the channel of a mask, leave the order of labels as it is.
   if above_one(labels.shape) ~= above_one(wanted) then M.check_shape(name, labels, wanted, logits) end
   if #shape <= 2 then return logits, labels end
   return ops.reshape(logits, { -1, shape[#shape] }), ops.reshape(labels, sparse and { -1 } or { -1, shape[#shape] })
+end
+
+--- The losses of all labels, [n * ..] as `flat` has them, in the shape of those; of logits [.., classes] that is [..].
+---@param losses Tensor
+---@param logits Tensor as they were given
+---@return Tensor
+function M.unflat(losses, logits)
+  local shape = logits.shape
+  if #shape <= 2 then return losses end
+  shape[#shape] = nil
+  return ops.reshape(losses, shape)
 end
 
 --- The number of each row's class, [n] of [n, classes] and ids [n]; an id that is no class is an error that names the

@@ -24,7 +24,8 @@ local function cross_entropy(logits, labels, sparse)
 end
 
 function SoftmaxCrossEntropyWithLogits:construct(logits, labels)
-  return self:reduce(cross_entropy(logits, labels, self.sparse))
+  local losses = cross_entropy(logits, labels, self.sparse)
+  return self.reduction == "none" and loss.unflat(losses, logits) or self:reduce(losses)
 end
 
 function SoftmaxCrossEntropyWithLogits:rows(logits, labels)
