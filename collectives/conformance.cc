@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <thread>
 
@@ -329,6 +330,24 @@ void CheckMessages(Communicator& comm, const ConformanceOptions& options) {
     }
   }
   EXPECT_TRUE(comm.Run(Call::Barrier()).ok());
+}
+
+void CheckNaN(Communicator& comm) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kF64}) {
+    DispatchDType(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      for (const ReduceOp op : {ReduceOp::kMax, ReduceOp::kMin}) {
+        // Element i is NaN on rank i alone; the last on none.
+        std::vector<double> in;
+        for (int i = 0; i <= comm.size(); ++i) in.push_back(i == comm.rank() ? std::nan("") : comm.rank() + 1);
+        Buffer<T> from(comm.size() + 1), to(comm.size() + 1);
+        for (size_t i = 0; i < in.size(); ++i) from.data[i] = T(static_cast<float>(in[i]));
+        ASSERT_TRUE(comm.Run(Call::AllReduce(op, dtype, from.data.get(), to.data.get(), from.size)).ok());
+        for (int i = 0; i < comm.size(); ++i) EXPECT_TRUE(std::isnan(static_cast<double>(to.data[i]))) << i;
+        EXPECT_EQ(static_cast<double>(to.data[comm.size()]), op == ReduceOp::kMax ? comm.size() : 1);
+      }
+    });
+  }
 }
 
 void CheckRepeatable(Communicator& comm, const ConformanceOptions& options) {

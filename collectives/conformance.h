@@ -32,6 +32,8 @@ void CheckGroups(Communicator& comm, const ConformanceOptions& options = {});
 void CheckAsynchronous(Communicator& comm);
 // Send and recv around a ring and between all pairs, sizes from 0 to large.
 void CheckMessages(Communicator& comm, const ConformanceOptions& options = {});
+// The largest and the least of numbers and NaN is NaN, whichever rank has it.
+void CheckNaN(Communicator& comm);
 // The same reduction twice gives the same bits.
 void CheckRepeatable(Communicator& comm, const ConformanceOptions& options = {});
 // Buffers of AllocateShared, alone and mixed with private ones.

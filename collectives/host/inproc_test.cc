@@ -35,6 +35,9 @@ TEST_P(Inproc, Asynchronous) { Run(CheckAsynchronous); }
 TEST_P(Inproc, Messages) {
   Run([](Communicator& c) { CheckMessages(c); });
 }
+TEST_P(Inproc, LargestAndLeastOfNaN) {
+  Run([](Communicator& c) { CheckNaN(c); });
+}
 TEST_P(Inproc, Repeatable) {
   Run([](Communicator& c) { CheckRepeatable(c); });
 }

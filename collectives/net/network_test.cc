@@ -36,6 +36,9 @@ TEST_P(Network, Asynchronous) { Run(CheckAsynchronous); }
 TEST_P(Network, Messages) {
   Run([](Communicator& c) { CheckMessages(c); });
 }
+TEST_P(Network, LargestAndLeastOfNaN) {
+  Run([](Communicator& c) { CheckNaN(c); });
+}
 TEST_P(Network, Repeatable) {
   Run([](Communicator& c) { CheckRepeatable(c); });
 }

@@ -17,6 +17,7 @@
 #include <numeric>
 #include <thread>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "collectives/backends/define.h"
@@ -43,6 +44,7 @@ enum Tag { kHeader = 1, kData, kAnswer, kAbortTag };
   F(Group_free)                \
   F(Type_contiguous)           \
   F(Type_commit)               \
+  F(Op_create)                 \
   F(Test)                      \
   F(Iprobe)                    \
   F(Recv)                      \
@@ -146,8 +148,9 @@ struct Library {
   MPI_Errhandler errors_return;
   MPI_Datatype byte, f32, f64, i32, i64, boolean;
   MPI_Op sum, prod, max, min, any, all;
-  MPI_Datatype elements[4];  // 1, 2, 4 and 8 opaque bytes
-  bool failed = false;       // MPI_Finalize would wait for what never comes
+  MPI_Op max_f32, max_f64, min_f32, min_f64;  // of our own: what MPI's give for NaN depends on the order of ranks
+  MPI_Datatype elements[4];                   // 1, 2, 4 and 8 opaque bytes
+  bool failed = false;                        // MPI_Finalize would wait for what never comes
   bool initialized = false, finalized = false;
   absl::Duration timeout;  // of MPI_Init and MPI_Finalize
   std::unique_ptr<StuckWatch> watch;
@@ -587,6 +590,11 @@ MPI_Datatype MpiCommunicator::TypeOfSum(DType dtype) const {
 
 MPI_Op MpiCommunicator::OpOf(const Call& call) const {
   const bool boolean = call.dtype == DType::kBool;
+  if (IsFloat(call.dtype) && (call.reduce == ReduceOp::kMax || call.reduce == ReduceOp::kMin)) {
+    const bool largest = call.reduce == ReduceOp::kMax;
+    if (call.dtype == DType::kF64) return largest ? mpi_->max_f64 : mpi_->min_f64;
+    return largest ? mpi_->max_f32 : mpi_->min_f32;
+  }
   switch (call.reduce) {
     case ReduceOp::kSum:
     case ReduceOp::kMean:
@@ -794,6 +802,38 @@ StatusOr<std::string> Version() {
   return std::string(text, std::find(text, text + size, ','));
 }
 
+// mpirun's count of ranks is that of the library: else each rank would be a world of its own.
+Status CheckWorld(const Library& mpi, int size) {
+  const char* const told = getenv("OMPI_COMM_WORLD_SIZE");
+  int ranks = 0;
+  if (told == nullptr || !absl::SimpleAtoi(told, &ranks) || ranks == size) return absl::OkStatus();
+  char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  mpi.Get_library_version(version, &length);
+  return absl::FailedPreconditionError(absl::StrCat(
+      "mpirun has started ", ranks, " ranks (OMPI_COMM_WORLD_SIZE), and the world of Open MPI here has ", size,
+      ": mpirun is of another installation than ", absl::string_view(version).substr(0, strcspn(version, ",")),
+      ", or a wrapper drops its variables (PMIX_...)"));
+}
+
+// As the operators max and min: NaN wins over every number.
+template <class T, bool kLargest>
+void Extreme(void* in, void* inout, int* n, MPI_Datatype*) {
+  const T* const a = static_cast<const T*>(in);
+  T* const b = static_cast<T*>(inout);
+  for (int i = 0; i < *n; ++i) {
+    if ((kLargest ? a[i] > b[i] : a[i] < b[i]) || a[i] != a[i]) b[i] = a[i];
+  }
+}
+
+void MakeExtremes(Library& mpi) {
+  constexpr int kCommutes = 1;
+  mpi.Op_create(Extreme<float, true>, kCommutes, &mpi.max_f32);
+  mpi.Op_create(Extreme<double, true>, kCommutes, &mpi.max_f64);
+  mpi.Op_create(Extreme<float, false>, kCommutes, &mpi.min_f32);
+  mpi.Op_create(Extreme<double, false>, kCommutes, &mpi.min_f64);
+}
+
 }  // namespace
 
 bool StartedByMpirun() { return getenv("OMPI_COMM_WORLD_RANK") != nullptr; }
@@ -820,6 +860,8 @@ StatusOr<std::unique_ptr<Communicator>> MakeMpiWorld(const MpiOptions& options) 
     mpi->Type_contiguous(1 << i, mpi->byte, &mpi->elements[i]);
     mpi->Type_commit(&mpi->elements[i]);
   }
+  RETURN_IF_ERROR(CheckWorld(*mpi, size));
+  MakeExtremes(*mpi);
   std::vector<int> members(size);
   std::iota(members.begin(), members.end(), 0);
   const MPI_Comm world = mpi->world;

@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
     CheckGroups(**comm, options);
     CheckAsynchronous(**comm);
     CheckMessages(**comm, options);
+    CheckNaN(**comm);
     CheckRepeatable(**comm, options);
     CheckShared(**comm, options);
     CheckRefusals(**comm);

@@ -61,6 +61,9 @@ TEST_P(Native, Asynchronous) { Run(CheckAsynchronous); }
 TEST_P(Native, Messages) {
   Run([](Communicator& c) { CheckMessages(c); });
 }
+TEST_P(Native, LargestAndLeastOfNaN) {
+  Run([](Communicator& c) { CheckNaN(c); });
+}
 TEST_P(Native, Repeatable) {
   Run([](Communicator& c) { CheckRepeatable(c); });
 }
