@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/exit_code.h"
 #include "core/runtime/shaped_executable.h"
 #include "core/step/prints.h"
 #include "lua/callback.h"
@@ -114,7 +115,8 @@ StatusOr<int> StepOnce(lua_State* L, Session& session) {
 
 // core.stepper(spec)
 StatusOr<int> MakeStepper(lua_State* L, Session& session) {
-  RETURN_IF_ERROR(CheckFields(L, 1, "stepper", {"graph", "schedule", "lr_function", "history", "broadcast"}));
+  RETURN_IF_ERROR(
+      CheckFields(L, 1, "stepper", {"graph", "schedule", "lr_function", "history", "broadcast", "together"}));
   auto s = std::make_shared<Stepper>();
   ASSIGN_OR_RETURN(s->graph, FieldGraph(L, 1, "stepper"));
   s->lr_function = Callback::Field(session, 1, "lr_function");
@@ -126,7 +128,11 @@ StatusOr<int> MakeStepper(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(s->executable, CompileGraph(session, *s->graph));
   s->prints = FindPrints(s->executable->graph());
   ASSIGN_OR_RETURN(const bool broadcast, FieldBool(L, 1, "broadcast", false));
-  if (broadcast) RETURN_IF_ERROR(BroadcastParameters(session.state(), *s->graph, /*resumed=*/false));
+  ASSIGN_OR_RETURN(const bool together, FieldBool(L, 1, "together", false));
+  if (broadcast)
+    RETURN_IF_ERROR(BroadcastParameters(session.state(), *s->graph, /*resumed=*/false));
+  else if (together && !s->graph->sharded)
+    RETURN_IF_ERROR(WithExitCode(CompareParameters(session.state(), *s->graph), kExitHang));
   PushObject<std::shared_ptr<Stepper>>(L, std::move(s));
   lua_pushcclosure(L, Entry<StepOnce>, 1);
   return 1;

@@ -35,10 +35,14 @@ std::string ScheduleText(const TrainingSpec& spec) {
   std::string text = absl::StrCat("epochs ", spec.options.epochs, ", max_steps ", spec.options.max_steps, "\n");
   for (const RateSpec& rate : spec.rates) {
     if (rate.function) continue;
-    for (const int64_t step : {1, 10, 100, 1000, 10000}) {
-      absl::StrAppend(&text, rate.input == "lr" ? "learning rate" : rate.input, " of step ", step, " ",
-                      rate.schedule.At(spec.options.before.steps + step - 1), "\n");
-    }
+    const std::string name = rate.input == "lr" ? "learning rate" : rate.input;
+    const auto at = [&](int64_t step) { return rate.schedule.At(spec.options.before.steps + step - 1); };
+    for (const int64_t step : {1, 10, 100, 1000, 10000})
+      absl::StrAppend(&text, name, " of step ", step, " ", at(step), "\n");
+    std::vector<double> rates;
+    for (int64_t step = 1; step <= 10000; ++step) rates.push_back(at(step));
+    absl::StrAppend(&text, name, "s of steps 1 to 10000 with the checksum ",
+                    Crc32c(rates.data(), rates.size() * sizeof(double)), "\n");
   }
   return text;
 }

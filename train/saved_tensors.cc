@@ -4,6 +4,8 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "core/base/hash.h"
 #include "core/step/global_view.h"
 #include "core/train/agreement.h"
 
@@ -104,6 +106,31 @@ StatusOr<std::vector<std::string>> VaryingOf(RankState& state, const StepGraph& 
     varying.push_back(p->key);
   }
   return varying;
+}
+
+Status CompareParameters(RankState& state, const StepGraph& graph) {
+  std::vector<std::string> names;
+  std::string digests;
+  for (const auto& p : graph.parameters) {
+    const bool alike = !p->layerwise_parallel && !p->MayVary() && p->slice.whole.empty();
+    if (!alike || state.optimizer_states.contains(p->key)) continue;
+    ASSIGN_OR_RETURN(const TensorView value, ValueOf(state, *p));
+    names.push_back(p->name);
+    absl::StrAppend(&digests, Crc32c(value.data, static_cast<size_t>(value.type.bytes())), " ");
+  }
+  ASSIGN_OR_RETURN(const auto all, GatherTexts(*state.groups, digests, "the parameters"));
+  const std::vector<absl::string_view> first = absl::StrSplit(all[0], ' ');
+  for (size_t r = 1; r < all.size(); ++r) {
+    const std::vector<absl::string_view> other = absl::StrSplit(all[r], ' ');
+    for (size_t i = 0; i < names.size() && i < first.size() && i < other.size(); ++i) {
+      if (first[i] == other[i]) continue;
+      return absl::FailedPreconditionError(
+          absl::StrCat("rank ", r, " begins with other values of '", names[i],
+                       "' than rank 0: load or assign them on all ranks, give all ranks one seed (ms.set_seed), or set "
+                       "parameter_broadcast = true, with which all begin with those of rank 0"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 Status BroadcastParameters(RankState& state, const StepGraph& graph, bool resumed) {

@@ -28,6 +28,9 @@ Status MakeValues(RankState& state, const TrainingSpec& spec,
                   const std::function<bool(const std::string& name)>& wanted);
 // What an evaluation reads of which data parallel ranks may have values of their own, and which it does not replace.
 StatusOr<std::vector<std::string>> VaryingOf(RankState& state, const StepGraph& graph);
+// FailedPrecondition where a parameter that all ranks of data parallel training have alike is another one on some rank
+// than on rank 0. What a rank has a part of, or may have of its own, is not compared.
+Status CompareParameters(RankState& state, const StepGraph& graph);
 // Gives every rank rank 0's parameters and states, but for layerwise_parallel parameters, the optimizer's state and, in
 // a run that has resumed, what ranks have values of their own of (ParameterData::MayVary).
 Status BroadcastParameters(RankState& state, const StepGraph& graph, bool resumed);

@@ -204,6 +204,8 @@ StatusOr<double> Training::TrainToEnd() {
   RETURN_IF_ERROR(AddHooks());
   if (spec_.broadcast && !resuming_.from_memory())
     RETURN_IF_ERROR(BroadcastParameters(*rank_.state, *spec_.graph, resuming_.checkpoint() != nullptr));
+  else if (together() != nullptr && !spec_.graph->sharded && !resuming_.from_memory())
+    RETURN_IF_ERROR(WithExitCode(CompareParameters(*rank_.state, *spec_.graph), kExitHang));
   RETURN_IF_ERROR(resuming_.PlaceTrainer(trainer_.get()));
   RETURN_IF_ERROR(KeepTurns());
   RETURN_IF_ERROR(WithExitCode(AddFault(), kExitUsage));
@@ -355,8 +357,7 @@ StatusOr<std::vector<ScheduledScalar>> Training::Scalars() {
     scalar.input = rate.input;
     scalar.schedule = rate.schedule;
     if (spec_.plateau) scalar.factor = [this] { return plateau_ == nullptr ? 1 : plateau_->scale(); };
-    if (rate.function)
-      scalar.user = [this, &rate](int64_t step) { return rate.function(step, step / progress().steps_per_epoch + 1); };
+    if (rate.function) scalar.user = [this, &rate](int64_t step) { return RateOf(rate, step); };
     scalars.push_back(std::move(scalar));
   }
   if (spec_.loss_scale_kind.empty()) return scalars;
@@ -368,6 +369,15 @@ StatusOr<std::vector<ScheduledScalar>> Training::Scalars() {
   scalars.back().input = "loss_scale";
   scalars.back().user = [this](int64_t) -> StatusOr<double> { return loss_scale_->scale(); };
   return scalars;
+}
+
+// Ranks that train together have the rate of rank 0's function: it may follow from a loss, of which each has its own.
+StatusOr<double> Training::RateOf(const RateSpec& rate, int64_t step) {
+  ASSIGN_OR_RETURN(double value, rate.function(step, step / progress().steps_per_epoch + 1));
+  if (together() == nullptr) return value;
+  if (rank_.state->rank != 0) value = 0;
+  RETURN_IF_ERROR(SumOverRanks(*together(), absl::MakeSpan(&value, 1), "the learning rate"));
+  return value;
 }
 
 template <typename Hook>

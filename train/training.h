@@ -46,6 +46,7 @@ class Training {
   Status ComparePrograms() const;
   Status OpenRecords();
   StatusOr<std::vector<ScheduledScalar>> Scalars();
+  StatusOr<double> RateOf(const RateSpec& rate, int64_t step);
   StatusOr<bool> AgreeToStop(bool stop);
   // Of a global batch, which ranks have one each of.
   int64_t Parts() const { return data_.divided ? data_.feeds : 1; }

@@ -37,7 +37,7 @@ function ByHand:step(n)
     if spec.loss_scale then errors.fail "step: a loss scale is managed by train only" end
     self.train_step = core.stepper {
       graph = spec.graph, schedule = spec.schedule, lr_function = spec.lr_function, history = spec.history,
-      broadcast = spec.broadcast,
+      broadcast = spec.broadcast, together = spec.together,
     }
   end
   for _ = 1, n or 1 do

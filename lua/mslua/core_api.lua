@@ -584,7 +584,7 @@ function core.evaluate(graph, dataset, together) end
 
 ---One training step at a time, for TrainOneStepCell: compiled at once, state in the session's store.
 ---@param spec {graph: Graph, schedule?: Schedule, lr_function?: function, history?: OptimizerHistory,
----  broadcast?: boolean}
+---  broadcast?: boolean, together?: boolean}
 ---@return fun(...: Tensor): Tensor columns of a batch -> the loss
 function core.stepper(spec) end
 

@@ -89,7 +89,6 @@ local moved = {
   ["ms.nn.ResizeBilinear"] = "ms.nn.Upsample, or ms.ops.resize_bilinear",
   ["ms.nn.Transformer"] = "ms.nn.TransformerEncoder and ms.nn.TransformerDecoder",
   ["ms.nn.SyncBatchNorm"] = "ms.nn.BatchNorm2d; with semi_auto_parallel its statistics are those of all ranks",
-  ["ms.nn.DistributedGradReducer"] = "training adds the gradients of all ranks by itself",
   ["ms.nn.ForwardValueAndGrad"] = "ms.value_and_grad",
   ["ms.load_distributed_checkpoint"] = "ms.load_checkpoint reads what any number of ranks has written",
   ["ms.merge_sliced_parameter"] = "ms.load_checkpoint reads what any number of ranks has written",

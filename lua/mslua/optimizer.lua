@@ -130,7 +130,8 @@ end
 
 --- `opt(gradients)`: one update of the parameters that `params` lists, in their order; `opt(gradients, parameters)` of
 --- these. What ms.value_and_grad gives for a list of weights fits. The learning rate's schedule and the optimizer's
---- state go one step ahead, as in a training step. Gradients of other ranks are not added.
+--- state go one step ahead, as in a training step. Gradients of other ranks are not added: nn.DistributedGradReducer
+--- adds them.
 ---@param gradients Tensor[]
 ---@param parameters? Parameter[] the same ones at each call
 function Optimizer:__call(...)

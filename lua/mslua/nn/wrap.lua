@@ -98,7 +98,7 @@ function M.TrainOneStepCell:construct(...)
     rawset(self, "step", core.stepper {
       graph = graph, schedule = self.optimizer.schedule, lr_function = self.optimizer.lr_function,
       history = self.optimizer.history,
-      broadcast = parallel_context.broadcasts(),
+      broadcast = parallel_context.broadcasts(), together = parallel_context.together(),
     })
   end
   return rawget(self, "step")(...)
