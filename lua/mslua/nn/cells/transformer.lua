@@ -1,6 +1,7 @@
 --- Layers of transformers: nn.TransformerEncoderLayer TransformerDecoderLayer TransformerEncoder TransformerDecoder.
 local args = require "mslua.args"
 local class = require "mslua.class"
+local core = require "mslua.core"
 local errors = require "mslua.errors"
 local ops = require "mslua.ops"
 local Attention = require "mslua.nn.cells.attention"
@@ -63,6 +64,31 @@ local function masks_of(attn_mask, key_padding_mask)
   return { attn_mask = attn_mask, key_padding_mask = key_padding_mask }
 end
 
+local encoder_masks = { "src_mask", "src_key_padding_mask" }
+local decoder_masks = { "tgt_mask", "memory_mask", "tgt_key_padding_mask", "memory_key_padding_mask" }
+
+-- The masks that a call gives in the order of `names`, or by their names in a table, the last of them.
+local function masks_by_name(cell, names, ...)
+  local given = { ... }
+  for i = 1, #names do
+    local named = given[i]
+    if type(named) == "table" and not core.kind(named) then
+      given[i] = nil
+      local known = {}
+      for place, name in ipairs(names) do known[name] = place end
+      for name, mask in pairs(named) do
+        if not known[name] then
+          errors.fail("%s: unknown argument '%s'%s, expected %s", cell.class_name, tostring(name),
+            core.did_you_mean(tostring(name), names), table.concat(names, ", "))
+        end
+        given[known[name]] = mask
+      end
+      break
+    end
+  end
+  return unpack(given, 1, #names)
+end
+
 M.TransformerEncoderLayer = Layer:extend "TransformerEncoderLayer"
 local bind_encoder = args.signature("TransformerEncoderLayer", fields)
 
@@ -77,8 +103,10 @@ function M.TransformerEncoderLayer:init(...)
 end
 
 --- src [t, n, d_model], or [n, t, d_model] with batch_first, gives the same shape. src_mask [t, t] or [n, t, t] and
---- src_key_padding_mask [n, t]: as attn_mask and key_padding_mask of nn.MultiheadAttention.
+--- src_key_padding_mask [n, t]: as attn_mask and key_padding_mask of nn.MultiheadAttention, in this order or by their
+--- names in a table: `layer(x, { src_key_padding_mask = mask })`.
 function M.TransformerEncoderLayer:construct(src, src_mask, src_key_padding_mask)
+  src_mask, src_key_padding_mask = masks_by_name(self, encoder_masks, src_mask, src_key_padding_mask)
   local x = self:_turned(src)
   x = self:_add(x, 1, function(y) return self.self_attn(y, y, y, masks_of(src_mask, src_key_padding_mask)) end)
   x = self:_add(x, 2, function(y) return self:_feed_forward(y) end)
@@ -98,9 +126,11 @@ end
 
 --- tgt [t, n, d_model] and memory [s, n, d_model], or with n first, give the shape of tgt. tgt_mask [t, t] or
 --- [n, t, t], memory_mask [t, s] or [n, t, s], tgt_key_padding_mask [n, t] and memory_key_padding_mask [n, s]: as
---- attn_mask and key_padding_mask of nn.MultiheadAttention.
+--- attn_mask and key_padding_mask of nn.MultiheadAttention, in this order or by their names in a table.
 function M.TransformerDecoderLayer:construct(tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask,
     memory_key_padding_mask)
+  tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask = masks_by_name(self, decoder_masks, tgt_mask,
+    memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
   local x, seen = self:_turned(tgt), self:_turned(memory)
   x = self:_add(x, 1, function(y) return self.self_attn(y, y, y, masks_of(tgt_mask, tgt_key_padding_mask)) end)
   x = self:_add(x, 2, function(y)
