@@ -70,7 +70,7 @@ std::vector<TopicRow> ExitCodeRows() {
       CodeRow(kExitSecurity, "authentication failed"),
       CodeRow(kExitInternal, "a bug of mslua"),
       CodeRow(kExitCheckpointed, "stopped after a checkpoint was saved; --resume continues"),
-      CodeRow(kExitInterrupted, "stopped by Ctrl-C"),
+      CodeRow(kExitInterrupted, "stopped by Ctrl-C, or by another signal before a checkpoint was saved"),
   };
 }
 

@@ -356,7 +356,8 @@ void Launcher::Fail(const Status& why) {
 
 // What the ranks cannot report themselves; their own reports come through the scheduler.
 void Launcher::LookForFailures() {
-  if (killed_ || interrupts_ > 0) return;
+  // Ranks that have met end by themselves after a signal. Before that each would wait for one that has ended.
+  if (killed_ || (interrupts_ > 0 && scheduler_->built())) return;
   for (int r = 0; r < options_.ranks && cause_.ok(); ++r) {
     const Rank& rank = ranks_[r];
     if (!rank.ended && MonotonicNow() - rank.stopped > options_.stopped_limit) {

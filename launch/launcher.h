@@ -25,10 +25,11 @@ struct LaunchOptions {
 };
 
 // Called by the main thread, before any other thread runs. Rank 0's output goes through as it is, the others' by lines
-// behind "[rank 1] ". Signals are passed on; the second interrupt ends all at once. The first cause of a failure is
-// printed once, last. Gives its exit code, or the first rank's that is not 0; 130 after an interrupt (75 when all ranks
-// have saved a checkpoint). No rank outlives this. A job that starts again and fails three times in the same way
-// without a turn in between ends with that failure.
+// behind "[rank 1] ". Signals are passed on; the second one ends all at once, and so does a rank that ends after the
+// first one and before all have met. The first cause of a failure is printed once, last. Gives its exit code, or the
+// first rank's that is not 0; after a signal 130, or 75 when it was not SIGINT and all ranks have saved a checkpoint.
+// No rank outlives this. A job that starts again and fails three times in the same way without a turn in between ends
+// with that failure.
 int RunRanks(const LaunchOptions& options);
 
 }  // namespace mslua
