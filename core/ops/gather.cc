@@ -186,7 +186,7 @@ OpDef ScatterSum() {
       "sum of the updates with index v.");
   op.Input("indices", TypeClass::kIndex).Input("updates").NumericTypes();
   op.Required("size", AttrKind::kInt, "rows of the result")
-      .Attr("axis", AttrKind::kInt, int64_t{0}, "the rows' dimension, from 0");
+      .Attr("axis", AttrKind::kInt, int64_t{0}, "the rows' dimension");
   op.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
     const int64_t axis = a.Int("axis"), rank = in[1].rank() - in[0].rank() + 1;
     if (a.Int("size") < 0)

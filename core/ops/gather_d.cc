@@ -259,7 +259,7 @@ OpDef ScatterD() {
       "`size` elements along the axis.");
   op.Input("index", TypeClass::kIndex).Input("updates").NumericTypes();
   op.Required("size", AttrKind::kInt, "elements of the result along the axis")
-      .Attr("axis", AttrKind::kInt, int64_t{0}, "the dimension, from 0");
+      .Attr("axis", AttrKind::kInt, int64_t{0}, "the dimension that index counts in");
   op.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
     if (in[0].shape != in[1].shape) return absl::InvalidArgumentError("index and updates should have one shape");
     if (a.Int("size") < 0)
@@ -301,8 +301,9 @@ OpDef ScatterD() {
 MSLUA_OPERATOR(gather_d) {
   OpDef op("gather_d");
   op.Class("GatherD").Doc(
-      "Elements of x along `axis`, from 0: y[i][j] = x[index[i][j]][j] for axis 1 of two. index has the dimensions of "
-      "x and its sizes but along the axis; y has the shape of index. An index outside x is an error.");
+      "Elements of x by their numbers along `axis`, which count from 0: y[i][j] = x[index[i][j]][j] where axis is the "
+      "first of two dimensions. index has the dimensions of x and its sizes but along the axis; y has the shape of "
+      "index. An index outside x is an error.");
   op.Input("x").Input("index", TypeClass::kIndex).AllTypes();
   op.Attr("axis", AttrKind::kAxis, int64_t{-1}, "the dimension that index counts in")
       .Attr("labels", AttrKind::kBool, false, "index has labels of records: an error names the record of a wrong one");

@@ -11,14 +11,17 @@ local group = { "group", "string", "world", doc = "a group of ms.communication.c
 local op = { "op", "string", "sum", choices = reductions, doc = "how the ranks' elements become one" }
 local axis = { "axis", "integer", 1, doc = "the axis that ranks have parts of, from 1" }
 local sr_tag = { "sr_tag", "integer", required = true, min = 0,
-  doc = "the number of the message: Send and Receive have the same" }
+  doc = "a number to check the message by: messages come in the order in which they are sent, and a Receive whose "
+    .. "sr_tag is not the next message's is an error" }
 
 -- class -> its arguments in order, and the operator's attributes made of them and of the group's ranks.
 local classes = {
   AllReduce = { { op, group }, function(a) return { op = a.op } end },
   AllGather = { { group, axis }, function(a) return { axis = a.axis } end },
   ReduceScatter = { { op, group, axis }, function(a) return { op = a.op, axis = a.axis } end },
-  Broadcast = { { { "root_rank", "integer", required = true, min = 0, doc = "the rank whose tensor all get" }, group },
+  Broadcast = {
+    { { "root_rank", "integer", required = true, min = 0,
+      doc = "the rank whose tensor all get, by its number in the world" }, group },
     function(a) return { root = a.root_rank } end },
   AlltoAll = {
     { { "split_count", "integer", required = true, min = 1, doc = "parts of the tensor, as many as the group's ranks" },
@@ -31,10 +34,13 @@ local classes = {
       end
       return { split_axis = a.split_dim, concat_axis = a.concat_dim }
     end },
-  Send = { { sr_tag, { "dest_rank", "integer", required = true, min = 0, doc = "the rank that receives" },
-    group }, function(a) return { tag = a.sr_tag, peer = a.dest_rank } end },
+  Send = {
+    { sr_tag, { "dest_rank", "integer", required = true, min = 0,
+      doc = "the rank that receives, by its number in the world" }, group },
+    function(a) return { tag = a.sr_tag, peer = a.dest_rank } end },
   Receive = {
-    { sr_tag, { "src_rank", "integer", required = true, min = 0, doc = "the rank that sends" },
+    { sr_tag, { "src_rank", "integer", required = true, min = 0,
+      doc = "the rank that sends, by its number in the world" },
       { "shape", "integers", required = true, min = 0, doc = "the shape of what it sends" },
       { "dtype", "string", required = true, choices = errors.names(dtypes), doc = "its type" }, group },
     function(a) return { tag = a.sr_tag, peer = a.src_rank } end },
@@ -73,12 +79,20 @@ return function(ops, Operator)
     ops[class.name] = function(x, ...) return class(...)(x) end
   end
 
-  local receive = ops.Receive.__call
-  --- What the other rank sends. An operand, if there is one, only ties the call to what was computed before it.
-  function ops.Receive:__call(x)
-    return receive(self, x or core.zeros(self.arguments.shape, self.arguments.dtype))
+  -- In a graph the operator needs an operand, for its type; here the arguments say the type.
+  local Receive = ops.Receive
+  Receive.function_name, Receive.operands_optional = "receive", true
+  Receive.doc = "What another rank sends. The class may be called with a tensor x of that shape and type, whose values "
+    .. "are not used: the message is received after x is computed."
+  local receive = Receive.__call
+  function Receive:__call(x)
+    local shape, dtype = self.arguments.shape, self.arguments.dtype
+    if x and (x.dtype ~= dtype or table.concat(x.shape, ",") ~= table.concat(shape, ",")) then
+      errors.fail("Receive: x is %s%s, and what is received %s%s", x.dtype, errors.show(x.shape), dtype,
+        errors.show(shape))
+    end
+    return receive(self, x or core.zeros(shape, dtype))
   end
   ops.recv = nil
-  --- receive(sr_tag, src_rank, shape, dtype, group = "world")
-  function ops.receive(...) return ops.Receive(...)() end
+  function ops.receive(...) return Receive(...)() end
 end

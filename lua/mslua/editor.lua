@@ -214,7 +214,7 @@ end
 local function tensors(entry)
   local list = {}
   for i, input in ipairs(entry.inputs) do
-    list[i] = { input == "..." and input or name_of(input), "Tensor|number", false }
+    list[i] = { input == "..." and input or name_of(input), "Tensor|number", entry.operands_optional or false }
   end
   return list
 end
@@ -256,6 +256,14 @@ local function add_operator_function(lines, path, entry)
       :gsub("%s+$", ""))
   end
   add(lines, "---@return Tensor")
+  -- A table of the attributes stands for those that are needed too.
+  local needed = false
+  for _, key in ipairs(entry.keys) do needed = needed or key.required end
+  if needed and entry.inputs[#entry.inputs] ~= "..." then
+    local parameters = tensors(entry)
+    parameters[#parameters + 1] = { "keys", entry.name .. ".keys", false }
+    add(lines, "%s", "---@overload " .. fun(parameters, "Tensor"))
+  end
   add(lines, "function %s(%s) end\n", path, table.concat(names, ", "))
 end
 

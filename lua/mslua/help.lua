@@ -34,7 +34,10 @@ local M = {}
 ---@field members string[] of a module: its names, sorted
 ---@field class? string of an operator's function: the class of the same operator, "ops.MatMul"
 ---@field inputs? string[] of an operator: the names of its tensors, "x"; "..." for any number
+---@field operands? string of an operator: its tensors as the signature has them, "x ..., w = nil"
+---@field operands_optional? boolean of an operator's class: it may be called without its tensors
 ---@field outputs? integer of an operator: how many tensors it gives
+---@field operator? string of an operator: its name in graphs, "recv" of ops.receive
 ---@field takes_table? boolean of a function: it takes one table of named values
 
 -------------------------------------------------------------------------------------------------------------- comments
@@ -168,7 +171,10 @@ local function attribute_keys(info)
   return keys
 end
 
-local function signature_of_keys(keys)
+--- The arguments of a signature, "params, learning_rate = 0.1".
+---@param keys mslua.help.Key[]
+---@return string
+function M.arguments(keys)
   local words = {}
   for _, key in ipairs(keys) do
     if not key.name:find(".", 1, true) then
@@ -205,7 +211,7 @@ local function describe_call(entry, f, skip)
   if fields then
     entry.keys, entry.takes_table = add_keys({}, fields, ""), args.takes_table(f)
     local form = args.takes_table(f) and "%s {%s}" or "%s(%s)"
-    entry.signature = form:format(entry.name, signature_of_keys(entry.keys))
+    entry.signature = form:format(entry.name, M.arguments(entry.keys))
   else
     entry.signature = ("%s(%s)"):format(entry.name, parameters_of(f, skip))
   end
@@ -314,33 +320,49 @@ local function class_entry(name, of)
   return entry
 end
 
+-- The class of an operator in ms.ops, which may say of itself:
+--   doc                what it does, instead of the operator's text
+--   function_name      the name of its function in ms.ops, where that is not the operator's
+--   operands_optional  it may be called without tensors, and its function takes none
+-- A constructor that binds arguments of its own has them instead of the operator's attributes; the function too.
+local function operator_class(info) return info.class and rawget(package.loaded["mslua.ops"], info.class) or nil end
+
 local operators
 local function operator_info(name)
   if not operators then
     operators = {}
     for _, info in ipairs(core.ops()) do
-      operators[info.name] = info
+      local of = operator_class(info)
+      operators[of and rawget(of, "function_name") or info.name] = info
       if info.class then operators[info.class] = info end
     end
   end
   return operators[name]
 end
 
-local function operator_entry(name, value, info)
-  local entry = new_entry("ops." .. name, "operator")
-  local inputs = {}
-  for i, input in ipairs(info.inputs) do inputs[i] = input.name .. (input.variadic and " ..." or "") end
-  entry.keys, entry.text, entry.inputs, entry.outputs = attribute_keys(info), info.doc, {}, #info.outputs
-  for i, input in ipairs(info.inputs) do entry.inputs[i] = input.variadic and "..." or input.name end
-  local fields = is_class(value) and rawget(value, "init") and fields_of(rawget(value, "init"), 3)
-  if fields then entry.keys = add_keys({}, fields, "") end
-  local attributes = signature_of_keys(entry.keys)
+local function operator_entry(name, info)
+  local entry, of = new_entry("ops." .. name, "operator"), operator_class(info)
+  local optional, operands = of and rawget(of, "operands_optional"), {}
+  entry.operator, entry.text, entry.outputs = info.name, of and rawget(of, "doc") or info.doc, #info.outputs
+  entry.inputs = {}
+  if name == info.class or not optional then
+    entry.operands_optional = optional
+    for i, input in ipairs(info.inputs) do
+      entry.inputs[i] = input.variadic and "..." or input.name
+      operands[i] = input.name .. (input.variadic and " ..." or "") .. (optional and " = nil" or "")
+    end
+  end
+  entry.operands = table.concat(operands, ", ")
+  local init = of and rawget(of, "init")
+  local fields = init and fields_of(init, 3)
+  entry.keys = fields and add_keys({}, fields, "") or attribute_keys(info)
+  local attributes = M.arguments(entry.keys)
   if name == info.class then
     local form = (fields or attributes == "") and "ops.%s(%s)(%s)" or "ops.%s {%s}(%s)"
-    entry.signature = form:format(name, attributes, table.concat(inputs, ", "))
+    entry.signature = form:format(name, attributes, entry.operands)
   else
-    if attributes ~= "" then inputs[#inputs + 1] = attributes end
-    entry.signature = ("ops.%s(%s)"):format(name, table.concat(inputs, ", "))
+    if attributes ~= "" then operands[#operands + 1] = attributes end
+    entry.signature = ("ops.%s(%s)"):format(name, table.concat(operands, ", "))
     entry.class = info.class and "ops." .. info.class or nil
   end
   return entry
@@ -367,7 +389,7 @@ local function short(name) return (name:gsub("^ms%.(nn)%f[^%w_]", "%1"):gsub("^m
 local function member_entry(module, key, value)
   local name = short(module .. "." .. key)
   local info = module == "ms.ops" and operator_info(key)
-  if info then return operator_entry(key, value, info) end
+  if info then return operator_entry(key, info) end
   if namespace.name_of(value) then return module_entry(short(namespace.name_of(value)), value) end
   if is_class(value) then return class_entry(name, value) end
   if type(value) == "function" then return function_entry(name, value, module, key) end

@@ -86,6 +86,21 @@ check.case("arguments have their types", function()
   check.equal(files["ops.lua"]:find("---@param transpose_b? boolean|ops.matmul.keys", 1, true) ~= nil, true)
 end)
 
+check.case("operators between ranks have the arguments of the library", function()
+  local ops = files["ops.lua"]
+  for _, line in ipairs {
+    '---@overload fun(op?: "sum"|"prod"|"max"|"min", group?: string|ops.AllReduce.keys): ops.AllReduce',
+    "---@overload fun(root_rank: integer, group?: string|ops.Broadcast.keys): ops.Broadcast",
+    "---@overload fun(x?: Tensor|number): Tensor",
+    "---@overload fun(keys: ops.receive.keys): Tensor\nfunction ops.receive(sr_tag, src_rank, shape, dtype, group) end",
+    "function ops.all_reduce(x, op, group) end",
+    "---@overload fun(x: Tensor|number, keys: ops.send.keys): Tensor",
+    "function ops.send(x, sr_tag, dest_rank, group) end",
+  } do
+    check.equal(ops:find(line .. "\n", 1, true) and line, line)
+  end
+end)
+
 check.case("arguments have their meanings", function()
   local without, count = {}, 0
   for file, text in pairs(files) do

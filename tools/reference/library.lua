@@ -1,9 +1,8 @@
 -- Writes the pages of the Lua library: operators, cells, training, datasets, and the rest of ms. Returns a table of
--- file name -> Markdown. The text comes from the operators' definitions (core.ops) and from mslua.help.
+-- file name -> Markdown. The text comes from mslua.help; core.ops tells the types of operators' tensors.
 local help = require "mslua.help"
 local class = require "mslua.class"
 local core = require "mslua.core"
-local errors = require "mslua.errors"
 local ms = require "mslua"
 
 local function cell(text) return (text:gsub("|", "\\|"):gsub("%s+", " ")) end
@@ -70,40 +69,28 @@ end
 local TYPES = { T = "tensor", index = "tensor of integers", bool = "tensor of booleans", float = "tensor of floats",
   any = "tensor of any type" }
 
-local function attribute_keys(attrs)
-  local keys = {}
-  for i, attr in ipairs(attrs) do
-    local kind = attr.kind
-    if attr.choices then
-      local choices = {}
-      for k, choice in ipairs(attr.choices) do choices[k] = errors.show(choice) end
-      kind = table.concat(choices, ", ")
-    end
-    keys[i] = { name = attr.name, type = kind, required = attr.required, text = attr.doc or "",
-      default = attr.default ~= nil and errors.show(attr.default) or nil }
+-- The keys with their choices alone as types.
+local function attribute_keys(keys)
+  local list = {}
+  for i, key in ipairs(keys) do
+    list[i] = setmetatable({ type = key.choices and key.type:gsub("^one of ", "") or nil }, { __index = key })
   end
-  return keys
+  return list
 end
 
-local function add_operator(lines, info)
-  add(lines, "### ops.%s\n", info.name)
-  add(lines, "%s\n", info.doc)
-  local inputs, attributes = {}, {}
-  for i, input in ipairs(info.inputs) do inputs[i] = input.name .. (input.variadic and " ..." or "") end
-  for i, attr in ipairs(info.attrs) do
-    attributes[i] = attr.required and attr.name or ("%s = %s"):format(attr.name, errors.show(attr.default))
-  end
-  local arguments = { unpack(inputs) }
-  for _, attribute in ipairs(attributes) do arguments[#arguments + 1] = attribute end
+-- The entries of the operator's function and of its class, which may be nil; info: what core.ops tells of it.
+local function add_operator(lines, entry, class_entry, info)
+  add(lines, "### %s\n", entry.name)
+  add(lines, "%s\n", entry.text)
   add(lines, "```lua")
-  add(lines, "%s", signature(("ops.%s(%s)"):format(info.name, table.concat(arguments, ", "))))
-  if info.class then
-    add(lines, "%s", signature(("ops.%s(%s)(%s)"):format(info.class, table.concat(attributes, ", "),
-      table.concat(inputs, ", "))))
+  add(lines, "%s", signature(entry.signature))
+  if class_entry then
+    add(lines, "%s", signature(("%s(%s)(%s)"):format(class_entry.name, help.arguments(class_entry.keys),
+      class_entry.operands)))
   end
   add(lines, "```\n")
   local types = {}
-  for i, input in ipairs(info.inputs) do
+  for i, input in ipairs(#entry.inputs > 0 and info.inputs or {}) do
     types[i] = ("%s: %s"):format(code(input.name), TYPES[input.type] or input.type)
   end
   if #types > 0 then add(lines, "Inputs: %s.\n", table.concat(types, "; ")) end
@@ -112,7 +99,7 @@ local function add_operator(lines, info)
       code(info.outputs[1]), info.name) or ""
     add(lines, "Outputs: %s.%s\n", table.concat(info.outputs, ", "), first)
   end
-  add_keys(lines, "attribute", attribute_keys(info.attrs))
+  add_keys(lines, "attribute", attribute_keys(entry.keys))
 end
 
 ------------------------------------------------------------------------------------------------- entries of the library
@@ -165,8 +152,13 @@ local function group_of(entry)
   return "optimizers"
 end
 
-local groups = {}
+local groups, operators, operator_classes = {}, {}, {}
 for _, entry in ipairs(help.list()) do
+  if entry.kind == "operator" and entry.name:find "^ops%.%u" then
+    operator_classes[entry.name] = entry
+  elseif entry.kind == "operator" then
+    operators[#operators + 1] = entry
+  end
   local group = group_of(entry)
   if group then
     groups[group] = groups[group] or {}
@@ -184,16 +176,16 @@ local function page(title, intro, ...)
   return lines
 end
 
-local operators = {}
-for _, info in ipairs(core.ops()) do operators[#operators + 1] = info end
-table.sort(operators, function(a, b) return a.name < b.name end)
+local infos, names = {}, {}
+for _, info in ipairs(core.ops()) do infos[info.name] = info end
+for i, entry in ipairs(operators) do names[i] = entry.name end
 local ops_page = page("Operators", "Each operator is a function of `ms.ops`, and most are a class, for an operator "
   .. "with a strategy of its own: `ops.MatMul():shard { ... }`. Attributes follow the inputs, by position or by name "
-  .. "in a last table: `ops.matmul(x, w, { transpose_b = true })`.")
-local names = {}
-for i, info in ipairs(operators) do names[i] = "ops." .. info.name end
+  .. "in a last table: `ops.matmul(x, w, { transpose_b = true })`. Those of the types axis and axes count from 1.")
 add_contents(ops_page, names)
-for _, info in ipairs(operators) do add_operator(ops_page, info) end
+for _, entry in ipairs(operators) do
+  add_operator(ops_page, entry, operator_classes[entry.class], infos[entry.operator])
+end
 add_section(ops_page, "Other functions", groups.ops or {})
 
 local pages = { ["operators.md"] = ops_page }

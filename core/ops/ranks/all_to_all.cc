@@ -6,8 +6,8 @@ namespace mslua {
 MSLUA_OPERATOR(all_to_all) {
   OpDef op =
       CollectiveOp("all_to_all", "AlltoAll", RankCall::kAllToAll,
-                   "x is split along `split_axis`, part k goes to the k-th rank; the received parts are joined along "
-                   "`concat_axis`, in the group's order.");
+                   "x is split into a part for each rank of the group, part k goes to the k-th rank; the parts that a "
+                   "rank gets are joined, in the group's order.");
   op.Attr("split_axis", AttrKind::kAxis, int64_t{0}, "the dimension to split")
       .Attr("concat_axis", AttrKind::kAxis, int64_t{0}, "the dimension to join along");
   op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {

@@ -20,7 +20,7 @@ GradFn Other(const char* name) {
 
 // `reduce` is its gradient: the sum at the root and zeros elsewhere.
 MSLUA_OPERATOR(broadcast) {
-  OpDef op = CollectiveOp("broadcast", "Broadcast", RankCall::kBroadcast, "The tensor of rank `root`, on every rank.");
+  OpDef op = CollectiveOp("broadcast", "Broadcast", RankCall::kBroadcast, "The root's tensor, on every rank.");
   RankAttr(op, "root", "the rank that sends, by its number in the world").Infer(SameType).Grad(Other("reduce"));
   op.InPlace(0, 0);
   OpDef reduce = CollectiveOp("reduce", "", RankCall::kReduce,

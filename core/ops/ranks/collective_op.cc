@@ -66,7 +66,9 @@ Attrs SameGroup(const Attrs& attrs) { return {{"group", attrs.Ints("group")}}; }
 OpDef MessageOp(std::string name, std::string class_name, RankCall call, std::string doc) {
   OpDef op = CollectiveOp(std::move(name), std::move(class_name), call, std::move(doc));
   RankAttr(op, "peer", "the other rank, by its number in the world");
-  op.Attr("tag", AttrKind::kInt, int64_t{0}, "messages between two ranks meet by tag, in order");
+  op.Attr("tag", AttrKind::kInt, int64_t{0},
+          "a number to check the message by: messages come in the order in which they are sent, and a receive whose "
+          "tag is not the next message's is an error");
   op.Infer([](const Attrs&, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
     return std::vector<TensorType>{in[0]};
   });
