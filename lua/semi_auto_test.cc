@@ -781,7 +781,7 @@ TEST(SemiAuto, StrategiesByNameOfALaterTraining) {
     net = Net()
     model = ms.Model(net, {loss_fn = nn.MSELoss(), optimizer = nn.SGD {learning_rate = 0.05}})
     model:train(1, ds))",
-                          kRowsKept, "return rows.w1");
+                          kRowsKept, "return rows['w1#2']");
   EXPECT_THAT(Train(4, t), Each(::testing::StrEq("4")));
   t.result = R"(
     ms.reset_auto_parallel_context()

@@ -104,8 +104,8 @@ case("a function that ends in a cell's call",
 case("a network of the library that gets too long a text",
      "GPT: 5 tokens, the network takes at most block = 4 (in GPT)",
      [("  network = function() return Net() end,\n",
-       "  network = function()\n    return require \"gpt\" {  --@\n"
-       "      vocab = 3, block = 4, layers = 1, heads = 1, dim = 4,\n    }\n  end,\n"),
+       "  network = function()\n    return require \"gpt\" { "
+       "vocab = 3, block = 4, layers = 1, heads = 1, dim = 4 }  --@\n  end,\n"),
       (XY, "local x, y = ms.zeros({ 64, 5 }, ms.int32), ms.zeros({ 64, 5 }, ms.int32)\n")])
 construct("product in the head", "  return ops.matmul(x, self.head.bias)  --@\n",
           "MatMul: x is float32[8, 4] and w is float32[3]: 4 columns against 3 rows")
