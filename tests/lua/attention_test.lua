@@ -163,6 +163,22 @@ check.case("MultiheadAttention: cross-attention and masks", function()
   check.fails("key_padding_mask: expected bool [2, 4]", cell, x, memory, { key_padding_mask = above })
 end)
 
+check.case("layers of transformers take masks in order or by name", function()
+  local x, memory = ms.randn({ 3, 2, 8 }, "float32", "tx"), ms.randn({ 4, 2, 8 }, "float32", "tm")
+  local above = ops.less(ops.reshape(ms.arange(3), { 3, 1 }), ops.reshape(ms.arange(3), { 1, 3 }))
+  local padded = ops.greater(ms.Tensor({ { 0, 0, 0, 1 }, { 0, 0, 1, 1 } }, ms.int32), 0)
+  local encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, { dropout = 0 }), 2)
+  local decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, { dropout = 0 }), 2)
+  check.equal(encoder(x, { src_mask = above }):totable(), encoder(x, above):totable())
+  check.equal(encoder(memory, { src_key_padding_mask = padded }):totable(), encoder(memory, nil, padded):totable())
+  check.equal(decoder(x, memory, { tgt_mask = above, memory_key_padding_mask = padded }):totable(),
+    decoder(x, memory, above, nil, nil, padded):totable())
+  check.equal(decoder(x, memory, above, { memory_key_padding_mask = padded }):totable(),
+    decoder(x, memory, above, nil, nil, padded):totable())
+  check.fails("TransformerEncoderLayer: unknown argument 'mask', expected src_mask, src_key_padding_mask", encoder, x,
+    { mask = above })
+end)
+
 check.case("slices at places that are known when the step runs", function()
   local x = ms.zeros { 2, 3, 1 }
   local y = ops.update_slice(x, ms.ones { 2, 1, 1 }, ms.Tensor({ 0, 2 }, ms.int32))
