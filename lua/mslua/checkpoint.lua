@@ -35,6 +35,13 @@ function M.save_checkpoint(...)
   local values, path = a.save_obj, a.ckpt_file_name
   if class.is(values, Cell) then values = values:get_parameters(function(p) return p.saved end) end
   local parameters, keys = parameters_in(values)
+  for _, p in ipairs(parameters) do
+    if p.layerwise_parallel and core.options.ranks > 1 then
+      notice(("save_checkpoint: %s is layerwise_parallel: %s has the values of one rank; ms.ModelCheckpoint saves those "
+        .. "of all"):format(p.name, path))
+      break
+    end
+  end
   shared_parameters.write("save_checkpoint", parameters, path, function(writes)
     local whole = {}
     for key, v in pairs(values) do whole[key] = v end
