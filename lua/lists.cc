@@ -1,19 +1,32 @@
 #include "lua/lists.h"
 
+#include <string>
+
 #include "absl/strings/str_cat.h"
-#include "lua/object.h"
 
 namespace mslua {
+namespace {
+
+// The key that is at `index`.
+std::string KeyText(lua_State* L, int index) {
+  if (lua_type(L, index) == LUA_TSTRING) return absl::StrCat("\"", lua_tostring(L, index), "\"");
+  if (lua_type(L, index) == LUA_TNUMBER) return absl::StrCat(lua_tonumber(L, index));
+  return absl::StrCat("that is a ", luaL_typename(L, index));
+}
+
+}  // namespace
 
 Status CheckList(lua_State* L, int index, absl::string_view what) {
-  const StackGuard guard(L);
-  index = AbsoluteIndex(L, index);
+  if (index < 0) index += lua_gettop(L) + 1;
+  const int top = lua_gettop(L);
   const auto n = static_cast<double>(lua_objlen(L, index));
   lua_pushnil(L);
   while (lua_next(L, index) != 0) {
     const bool place = lua_type(L, -2) == LUA_TNUMBER && lua_tonumber(L, -2) >= 1 && lua_tonumber(L, -2) <= n;
     if (!place) {
-      return absl::InvalidArgumentError(absl::StrCat(what, ": a list has no key ", Describe(L, -2),
+      const std::string key = KeyText(L, -2);
+      lua_settop(L, top);
+      return absl::InvalidArgumentError(absl::StrCat(what, ": a list has no key ", key,
                                                      ": named arguments are a table of their own, the last argument"));
     }
     lua_pop(L, 1);
@@ -23,10 +36,11 @@ Status CheckList(lua_State* L, int index, absl::string_view what) {
 
 bool IsNames(lua_State* L, int index) {
   if (lua_type(L, index) != LUA_TTABLE || lua_objlen(L, index) > 0) return false;
-  const StackGuard guard(L);
-  index = AbsoluteIndex(L, index);
+  if (index < 0) index += lua_gettop(L) + 1;
   lua_pushnil(L);
-  return lua_next(L, index) != 0;
+  const bool any = lua_next(L, index) != 0;
+  if (any) lua_pop(L, 2);
+  return any;
 }
 
 }  // namespace mslua

@@ -9,8 +9,10 @@ std::vector<Value> ExtremeGrad(GradContext& c);  // reduce_max.cc
 MSLUA_OPERATOR(reduce_min) {
   OpDef op = ReductionOp("reduce_min", Reduction::kMin);
   op.Reduces(OwnBatch::kSum);
-  op.Class("ReduceMin").Doc("The smallest element over `axis` (every axis when none is named); inf, or the largest "
-                            "integer, where there is none.");
+  op.Class("ReduceMin")
+      .Doc(
+          "The smallest element over `axis` (every axis when none is named); inf, or the largest "
+          "integer, where there is none.");
   op.Grad(ExtremeGrad);
   return {op};
 }

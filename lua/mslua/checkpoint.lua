@@ -37,8 +37,8 @@ function M.save_checkpoint(...)
   local parameters, keys = parameters_in(values)
   for _, p in ipairs(parameters) do
     if p.layerwise_parallel and core.options.ranks > 1 then
-      notice(("save_checkpoint: %s is layerwise_parallel: %s has the values of one rank; ms.ModelCheckpoint saves those "
-        .. "of all"):format(p.name, path))
+      notice(("save_checkpoint: %s is layerwise_parallel: %s has the values of one rank; ms.ModelCheckpoint saves "
+        .. "those of all"):format(p.name, path))
       break
     end
   end

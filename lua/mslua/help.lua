@@ -34,7 +34,8 @@ local M = {}
 ---@field members string[] of a module: its names, sorted
 ---@field class? string of an operator's function: the class of the same operator, "ops.MatMul"
 ---@field inputs? string[] of an operator: the names of its tensors, "x"; "..." for any number
----@field operands? string of an operator: its tensors as the signature has them, "x ..., w = nil"
+---@field arguments? string of an operator: what its constructor, or its function, takes beside tensors
+---@field operands? string of an operator: what a call takes, "x ..., w = nil", as the signature has it
 ---@field operands_optional? boolean of an operator's class: it may be called without its tensors
 ---@field outputs? integer of an operator: how many tensors it gives
 ---@field operator? string of an operator: its name in graphs, "recv" of ops.receive
@@ -356,9 +357,19 @@ local function operator_entry(name, info)
   local init = of and rawget(of, "init")
   local fields = init and fields_of(init, 3)
   entry.keys = fields and add_keys({}, fields, "") or attribute_keys(info)
-  local attributes = M.arguments(entry.keys)
+  entry.arguments = M.arguments(entry.keys)
+  local order = of and rawget(of, "constructor_order")
+  if name == info.class and order then
+    local first, rest, places = {}, {}, {}
+    for i, key in ipairs(order) do places[key] = i end
+    for _, key in ipairs(entry.keys) do
+      if places[key.name] then first[places[key.name]] = key else rest[#rest + 1] = key end
+    end
+    entry.arguments, entry.operands = M.arguments(first), entry.operands .. ", " .. M.arguments(rest)
+  end
+  local attributes = entry.arguments
   if name == info.class then
-    local form = (fields or attributes == "") and "ops.%s(%s)(%s)" or "ops.%s {%s}(%s)"
+    local form = (fields or order or attributes == "") and "ops.%s(%s)(%s)" or "ops.%s {%s}(%s)"
     entry.signature = form:format(name, attributes, entry.operands)
   else
     if attributes ~= "" then operands[#operands + 1] = attributes end

@@ -131,6 +131,7 @@ local Several = {
 for _, info in ipairs(core.ops()) do
   if info.class then
     local made = Operator:extend(info.class)
+    made.constructor_order = constructor_order[info.class]
     made.name, made.doc, made.__index = info.name, info.doc, made
     made.new = with_keywords(info, made.new)
     ops[info.class] = made

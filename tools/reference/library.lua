@@ -85,7 +85,7 @@ local function add_operator(lines, entry, class_entry, info)
   add(lines, "```lua")
   add(lines, "%s", signature(entry.signature))
   if class_entry then
-    add(lines, "%s", signature(("%s(%s)(%s)"):format(class_entry.name, help.arguments(class_entry.keys),
+    add(lines, "%s", signature(("%s(%s)(%s)"):format(class_entry.name, class_entry.arguments,
       class_entry.operands)))
   end
   add(lines, "```\n")
