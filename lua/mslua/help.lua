@@ -354,8 +354,12 @@ local function operator_entry(name, info)
     end
   end
   entry.operands = table.concat(operands, ", ")
-  local init = of and rawget(of, "init")
+  -- The library's own function in place of the operator's.
+  local value = name ~= info.class and rawget(package.loaded["mslua.ops"], name)
+  local own = type(value) == "table" and getmetatable(value).__call
+  local init = own or of and rawget(of, "init")
   local fields = init and fields_of(init, 3)
+  if own and fields then entry.text = comment_of_function(own) end
   entry.keys = fields and add_keys({}, fields, "") or attribute_keys(info)
   entry.arguments = M.arguments(entry.keys)
   local order = of and rawget(of, "constructor_order")

@@ -206,8 +206,11 @@ end
 local attend = ops.scaled_dot_product_attention
 
 local bind_attention = args.signature("scaled_dot_product_attention", {
-  { "attn_mask", "any" }, { "key_lengths", "any" },
-  { "causal", "boolean", false }, { "scale", "number", 0 },
+  { "attn_mask", "any", doc = "bool, true for the keys that a query sees, or floats that are added to the scores; "
+    .. "broadcasts to [.., h, t, s]" },
+  { "key_lengths", "any", doc = "int32 [n], the number of keys of each row of q that count" },
+  { "causal", "boolean", false, doc = "query i sees keys up to i + s - t" },
+  { "scale", "number", 0, doc = "of the scores; 0: 1 / sqrt(d)" },
 })
 
 -- bool, true for the keys that the lengths of the rows count: [n, 1.., 1, s] of queries of `rank` dimensions.
@@ -217,15 +220,20 @@ local function counted(lengths, rank, s)
   return ops.less(ops.iota { size = s }, ops.reshape(lengths:astype "int32", shape))
 end
 
+--- softmax(scale * q k^T) v for queries q [.., h, t, d], keys k [.., g, s, d] and values v [.., g, s, e], of which each
+--- head serves h / g heads of queries: y [.., h, t, e]. `causal`: the last query sees all keys, each one before it one
+--- less. `attn_mask` broadcasts to [.., h, t, s]: bool, true for the keys that a query sees, or floats that are added
+--- to the scores. `key_lengths` int32 [n]: of row i only so many keys count. `scale` 0: 1 / sqrt(d).
 local function attention(_, q, k, v, ...)
-  local how = ...
+  local how, second = ...
   local named = select("#", ...) == 1 and type(how) == "table" and not core.kind(how) and how or nil
   local heads_differ = core.kind(q) and core.kind(k) and #q.shape > 2 and #k.shape == #q.shape
     and q.shape[#q.shape - 2] ~= k.shape[#k.shape - 2]
-  if not heads_differ and not (named and (named.attn_mask ~= nil or named.key_lengths ~= nil)) then
-    return attend(q, k, v, ...)
-  end
-  local a = bind_attention(...)
+  local masked = core.kind(how) or core.kind(second) or select("#", ...) > 2
+    or named and (named.attn_mask ~= nil or named.key_lengths ~= nil)
+  if not heads_differ and not masked then return attend(q, k, v, ...) end
+  -- A boolean in the place of the mask is causal, as where there is no mask.
+  local a = type(how) == "boolean" and { causal = how, scale = second or 0 } or bind_attention(...)
   how = { causal = a.causal, scale = a.scale }
   local mask, lengths = a.attn_mask, a.key_lengths
   if lengths then
@@ -246,11 +254,6 @@ local function attention(_, q, k, v, ...)
   return ops.masked_attention(q, k, v, mask, how)
 end
 
---- softmax(scale * q k^T) v for queries q [.., h, t, d], keys k [.., g, s, d] and values v [.., g, s, e], of which each
---- head serves h / g heads of queries: y [.., h, t, e]. `causal`: the last query sees all keys, each one before it one
---- less. `attn_mask` broadcasts to [.., h, t, s]: bool, true for the keys that a query sees, or floats that are added
---- to the scores. `key_lengths` int32 [n]: of row i only so many keys count. `scale` 0: 1 / sqrt(d).
---- (q, k, v, {attn_mask, key_lengths, causal = false, scale = 0})
 ops.scaled_dot_product_attention = setmetatable({
   all = attend.all, operator = attend.operator, results = attend.results,
 }, {

@@ -163,6 +163,17 @@ check.case("MultiheadAttention: cross-attention and masks", function()
   check.fails("key_padding_mask: expected bool [2, 4]", cell, x, memory, { key_padding_mask = above })
 end)
 
+check.case("attention takes its mask, or causal, by position", function()
+  local q, k = ms.randn({ 2, 4, 3, 8 }, "float32", "pq"), ms.randn({ 2, 2, 3, 8 }, "float32", "pk")
+  local mask = ops.less_equal(ops.reshape(ms.arange(3), { 1, 3 }), ops.reshape(ms.arange(3), { 3, 1 }))
+  for _, keys in ipairs { q * 0.5, k } do
+    local wanted = ops.scaled_dot_product_attention(q, keys, keys, { causal = true }):totable()
+    check.near(ops.scaled_dot_product_attention(q, keys, keys, true):totable(), wanted, 1e-6)
+    check.near(ops.scaled_dot_product_attention(q, keys, keys, mask):totable(), wanted, 1e-5)
+    check.near(ops.scaled_dot_product_attention(q, keys, keys, nil, nil, true):totable(), wanted, 1e-6)
+  end
+end)
+
 check.case("layers of transformers take masks in order or by name", function()
   local x, memory = ms.randn({ 3, 2, 8 }, "float32", "tx"), ms.randn({ 4, 2, 8 }, "float32", "tm")
   local above = ops.less(ops.reshape(ms.arange(3), { 3, 1 }), ops.reshape(ms.arange(3), { 1, 3 }))
