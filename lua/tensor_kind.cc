@@ -130,9 +130,15 @@ StatusOr<int> MakeRandom(lua_State* L, Session& session, bool normal) {
   } else {
     stream = absl::StrCat("tensor:", session.random_tensors++);
   }
+  uint64_t seed = session.state().seed;
+  if (!lua_isnoneornil(L, 4)) {
+    ASSIGN_OR_RETURN(const int64_t given, ReadInt(L, 4, "rand: seed"));
+    if (given < 0) return absl::InvalidArgumentError(absl::StrCat("rand: expected a seed of at least 0, got ", given));
+    seed = static_cast<uint64_t>(given);
+  }
   ASSIGN_OR_RETURN(Tensor t, NewTensor(session.allocator(), {DType::kF32, type.shape}));
   const auto n = static_cast<uint64_t>(type.elements());
-  (normal ? FillNormal : FillUniform)(session.state().seed, StreamOf(stream), 0, n, static_cast<float*>(t.data.get()));
+  (normal ? FillNormal : FillUniform)(seed, StreamOf(stream), 0, n, static_cast<float*>(t.data.get()));
   // In 16 bits numbers beside 1 round to it: the largest one below it is left.
   if (!normal && (type.dtype == DType::kBF16 || type.dtype == DType::kF16)) {
     const float most = type.dtype == DType::kBF16 ? 1 - 0x1p-8f : 1 - 0x1p-11f;
@@ -183,8 +189,8 @@ void OpenTensors(lua_State* L) {
                    {"full", Entry<MakeFull, 3>},
                    {"eye", Entry<MakeEye, 3>},
                    {"arange", Entry<MakeArange, 4>},
-                   {"rand", Entry<MakeRand, 3>},
-                   {"randn", Entry<MakeRandn, 3>}});
+                   {"rand", Entry<MakeRand, 4>},
+                   {"randn", Entry<MakeRandn, 4>}});
 }
 
 }  // namespace mslua

@@ -49,9 +49,10 @@ function core.eye(n, m, dtype) end
 ---default
 ---when all are whole, else float32. arange(stop, dtype) too.
 function core.arange(...) end
----Uniform in [0,1) and standard normal from the session's seed (Philox). `name` is the stream; without one a counter.
-function core.rand(shape, dtype, name) end
-function core.randn(shape, dtype, name) end
+---Uniform in [0,1) and standard normal from `seed`, default the session's (Philox). `name` is the stream; without one a
+---counter.
+function core.rand(shape, dtype, name, seed) end
+function core.randn(shape, dtype, name, seed) end
 ---"Tensor" | "Value" | "Parameter" | "Graph" | "Dataset" | "Trainer" | "Tokenizer" | "DecodeStream" | nil
 function core.kind(x) end
 

@@ -200,16 +200,16 @@ end
 
 local M = { fields = fields }
 
--- The numbers of the draws that rows `own` of all `rows` have: float32 [1, #own, 1] for each of `count` tokens.
+-- The draws of rows `own` of all `rows`: float32 [count, #own, 1], uniform. They follow from `seed` alone, whatever
+-- seed the program has, and those of the first rows are the same for any number of rows.
 local function draws_of(count, rows, own, seed)
-  local draws = core.rand({ count, rows, 1 }, "float32", ("generate.%d"):format(seed))
-  if #own == rows then return draws end
-  local list = draws:totable()
-  for i, row in ipairs(list) do
-    list[i] = {}
-    for k, r in ipairs(own) do list[i][k] = row[r] end
+  local draws = core.rand({ rows, count, 1 }, "float32", "generate", seed)
+  if #own < rows then
+    local places = {}
+    for k, row in ipairs(own) do places[k] = row - 1 end
+    draws = ops.gather(draws, core.tensor(places, "int32"), 1)
   end
-  return core.tensor(list, "float32")
+  return ops.transpose(draws, { 2, 1, 3 })
 end
 
 --- Continues rows `own` (default: all) of `rows`, lists of token ids, each as with all of them: gives their lists by

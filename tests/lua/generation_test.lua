@@ -115,6 +115,15 @@ check.case("frequencies of draws", function()
   expect({ top_p = 0.6 }, function(_, before) return before < 0.6 end)
 end)
 
+check.case("a seed draws the same whatever the program's seed, and however many rows there are", function()
+  local how = { count = 12, temperature = 1, seed = 5 }
+  local alone = net:generate(prompts[1], how)
+  check.equal(net:generate({ prompts[1], prompts[1], prompts[2] }, how)[1], alone)
+  ms.set_seed(17)
+  check.equal(net:generate(prompts[1], how), alone)
+  ms.set_seed(3)
+end)
+
 -- Lua's stack has no place for so many values.
 check.case("a long prompt, and many prompts", function()
   local long, ids, rows = GPT { vocab = 5, block = 8400, layers = 1, heads = 1, dim = 2 }, {}, {}
