@@ -94,8 +94,10 @@ local function matching(names, prefix)
 end
 
 local function operators()
-  local names = {}
-  for _, op in ipairs(core.ops()) do names[#names + 1] = op.name end
+  local names, ops = {}, require "mslua.ops"
+  for _, op in ipairs(core.ops()) do
+    if rawget(ops, op.name) then names[#names + 1] = op.name end
+  end
   return names
 end
 

@@ -14,7 +14,9 @@ local kinds = { class = true, ["function"] = true, operator = true, value = true
 for _, entry in ipairs(require("mslua.help").list()) do
   if kinds[entry.kind] then print(entry.name) end
 end
-for _, info in ipairs(require("mslua.core").ops()) do print("ops." .. info.name) end
+for _, info in ipairs(require("mslua.core").ops()) do
+  if rawget(require("mslua").ops, info.name) then print("ops." .. info.name) end
+end
 """
 
 
