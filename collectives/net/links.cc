@@ -14,7 +14,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/clock.h"
 #include "core/base/hash.h"
-#include "core/base/write_keys.h"
 
 namespace mslua {
 namespace {
@@ -170,7 +169,6 @@ bool Links::Check(const std::function<bool()>& done) {
 
 // Moves frames while nobody waits for any, and does not begin with it between waits that follow each other closely.
 void Links::Run() {
-  WriteKeys::AllowAll(true);  // payloads go to where ranks await them
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stop_) {
     const absl::Duration rest = waited_ + kRest - MonotonicNow();

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "core/base/parallel_for.h"
-#include "core/base/write_keys.h"
 
 namespace mslua::data {
 namespace {
@@ -112,7 +111,6 @@ void Loader::Stop() {
 }
 
 void Loader::Work(Shared* shared, CodeCalls* calls) {
-  WriteKeys::AllowAll(false);  // decoders of files have no business in the network's state
   // Tensors of users' code are small: one thread each.
   if (shared->pipeline->runs_code()) SetComputeThreads(1);
   const Pipeline& pipeline = *shared->pipeline;

@@ -151,10 +151,10 @@ void Image::CloseHeader() {
   mprotect(memory_ + kRecords, static_cast<size_t>(OffsetOf(2) - kRecords), PROT_READ);
 }
 
-ImageWriter Image::WriterFor(absl::Span<const ImageEntry> entries, bool keys) {
+ImageWriter Image::WriterFor(absl::Span<const ImageEntry> entries) {
   int64_t updated = 0;
   for (const ImageEntry& e : entries) updated += e.updated ? e.type.bytes() : 0;
-  return updated <= kLargestCopied && !keys ? ImageWriter::kCopies : ImageWriter::kSteps;
+  return updated <= kLargestCopied ? ImageWriter::kCopies : ImageWriter::kSteps;
 }
 
 void Image::Protect(absl::Span<const ImageEntry> entries, ImageWriter writer) {
@@ -164,13 +164,6 @@ void Image::Protect(absl::Span<const ImageEntry> entries, ImageWriter writer) {
   parts_[0].end = parts_[1].begin = layout.sides[1];
   parts_[1].end = parts_[kOnce].begin = layout.once;
   parts_[kOnce].end = layout.bytes;
-  if (writer == ImageWriter::kSteps) {
-    const auto side = [&](int s) {
-      const Part& p = parts_[static_cast<size_t>(s)];
-      return absl::MakeSpan(memory_ + p.begin, static_cast<size_t>(p.end - p.begin));
-    };
-    keys_ = WriteKeys::Take({side(0), side(1)});
-  }
   ProtectSides();
 }
 
@@ -179,17 +172,11 @@ void Image::ProtectSides() {
   const bool none = committed() == kNoTurn;
   for (const int s : {0, 1}) Access(s, writer_ == ImageWriter::kSteps && (none || s != side()));
   Access(kOnce, none);
-  if (keys_ != nullptr) keys_->Share();
 }
 
 void Image::Access(int part, bool writable) {
   Part& p = parts_[static_cast<size_t>(part)];
   if (p.begin == p.end || p.writable == writable) return;
-  if (keys_ != nullptr && part != kOnce) {
-    keys_->Allow(static_cast<size_t>(part), writable);
-    p.writable = writable;
-    return;
-  }
   const int access = writable ? PROT_READ | PROT_WRITE : PROT_READ;
   if (mprotect(memory_ + p.begin, static_cast<size_t>(p.end - p.begin), access) == 0) {
     p.writable = writable;

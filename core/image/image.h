@@ -19,7 +19,6 @@
 #include "absl/types/span.h"
 #include "core/base/shape.h"
 #include "core/base/status.h"
-#include "core/base/write_keys.h"
 
 namespace mslua {
 
@@ -37,9 +36,9 @@ class Image {
   static constexpr int64_t kNoTurn = -1;
   static constexpr int64_t kRecordBytes = 4 << 20;  // the longest record; pages that are not used take no memory
 
-  // Copies where a side has at most 1 MiB and the processor has no keys: to change which pages may be written takes as
-  // long, and on virtual machines without page tables of their own ten times as long.
-  static ImageWriter WriterFor(absl::Span<const ImageEntry> entries, bool keys = WriteKeys::Supported());
+  // Copies where a side has at most 1 MiB: to change which pages may be written takes as long, and on virtual machines
+  // without page tables of their own ten times as long.
+  static ImageWriter WriterFor(absl::Span<const ImageEntry> entries);
 
   // New memory for `entries`, zeroed. ResourceExhausted: there is none.
   static StatusOr<std::unique_ptr<Image>> Make(absl::Span<const ImageEntry> entries);
@@ -57,8 +56,7 @@ class Image {
   std::vector<char*> Addresses(absl::Span<const ImageEntry> entries, int side) const;
 
   // From now on this process cannot write the side of a turn that is committed or prepared, and with kCopies no side;
-  // nor, while a turn is committed, what is not updated: a write there ends it by SIGSEGV. By keys the sides are so for
-  // the calling thread and those that compute for it, and it makes the calls below. The header and the records
+  // nor, while a turn is committed, what is not updated: a write there ends it by SIGSEGV. The header and the records
   // are so from the beginning, and written by the calls below alone. It was made for `entries`.
   void Protect(absl::Span<const ImageEntry> entries, ImageWriter writer);
   // All of it, as it is mapped here.
@@ -114,8 +112,7 @@ class Image {
   const int descriptor_;
   char* const memory_;
   const int64_t bytes_;
-  std::array<Part, 3> parts_;        // empty until they are protected
-  std::unique_ptr<WriteKeys> keys_;  // of the sides; null: their pages are protected
+  std::array<Part, 3> parts_;  // empty until they are protected
   ImageWriter writer_ = ImageWriter::kSteps;
 };
 

@@ -161,26 +161,7 @@ bool Writable(const char* at) {
   return can;
 }
 
-// Whether the sides are protected by keys, where there are some, or by pages.
-class ImageProtection : public ::testing::TestWithParam<bool> {
- protected:
-  void SetUp() override {
-    const bool keys = GetParam();
-    if (keys && !WriteKeys::Supported()) GTEST_SKIP() << "no protection keys here";
-    while (!keys) {
-      auto pair = WriteKeys::Take({});
-      if (pair == nullptr) break;
-      taken_.push_back(std::move(pair));
-    }
-  }
-
- private:
-  std::vector<std::unique_ptr<WriteKeys>> taken_;
-};
-
-INSTANTIATE_TEST_SUITE_P(, ImageProtection, testing::Bool(), [](const auto& i) { return i.param ? "Keys" : "Pages"; });
-
-TEST_P(ImageProtection, WhatATurnIsResumedFromCannotBeWritten) {
+TEST(Image, WhatATurnIsResumedFromCannotBeWritten) {
   for (const int64_t n : {5, 400000}) {
     const auto entries = Entries(n);
     auto image = MakeImage(entries);
@@ -225,11 +206,10 @@ TEST_P(ImageProtection, WhatATurnIsResumedFromCannotBeWritten) {
 }
 
 TEST(Image, SmallSidesAreCopied) {
-  EXPECT_EQ(Image::WriterFor(Entries(5), /*keys=*/false), ImageWriter::kCopies);
-  EXPECT_EQ(Image::WriterFor(Entries(40'000), false), ImageWriter::kCopies);
-  EXPECT_EQ(Image::WriterFor(Entries(50'000), false), ImageWriter::kSteps);
-  EXPECT_EQ(Image::WriterFor({{"frozen", {DType::kF32, {1'000'000}}, false}}, false), ImageWriter::kCopies);
-  EXPECT_EQ(Image::WriterFor(Entries(5), /*keys=*/true), ImageWriter::kSteps);
+  EXPECT_EQ(Image::WriterFor(Entries(5)), ImageWriter::kCopies);
+  EXPECT_EQ(Image::WriterFor(Entries(40'000)), ImageWriter::kCopies);
+  EXPECT_EQ(Image::WriterFor(Entries(50'000)), ImageWriter::kSteps);
+  EXPECT_EQ(Image::WriterFor({{"frozen", {DType::kF32, {1'000'000}}, false}}), ImageWriter::kCopies);
 }
 
 // Values of all sizes, more than one call of the system takes, from places that lie anywhere.
