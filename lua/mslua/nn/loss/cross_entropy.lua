@@ -43,8 +43,7 @@ end
 function CrossEntropyLoss:construct(logits, labels)
   if self.weighted then return self.weighted:construct(logs(logits), labels) end
   local losses, counts = self:each(logits, labels)
-  if self.reduction == "none" then return loss.unflat(losses, logits) end
-  if self.reduction == "sum" then return self:reduce(losses) end
+  if self.reduction ~= "mean" then return self:reduce(losses, loss.label_shape(logits)) end
   return ops.reduce_sum(losses, { 1 }) / ops.maximum(ops.reduce_sum(counts, { 1 }), 1)
 end
 

@@ -41,10 +41,8 @@ function FocalLoss:each(logits, labels)
 end
 
 function FocalLoss:construct(logits, labels)
-  local losses = self:each(logits, labels)
-  if self.reduction ~= "none" then return self:reduce(losses) end
-  if #labels.shape < #logits.shape then return loss.unflat(losses, logits) end
-  return ops.reshape(losses, logits.shape)
+  local sparse = #labels.shape < #logits.shape
+  return self:reduce(self:each(logits, labels), sparse and loss.label_shape(logits) or logits.shape)
 end
 
 function FocalLoss:rows(logits, labels)

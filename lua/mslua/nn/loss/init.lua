@@ -41,8 +41,9 @@ local function axes_from(x, first)
   return axes
 end
 
-function Loss:reduce(rows)
-  if self.reduction == "none" then return rows end
+-- Losses as the reduction says; where they are not reduced, of `shape`, if that is given.
+function Loss:reduce(rows, shape)
+  if self.reduction == "none" then return shape and #shape ~= #rows.shape and ops.reshape(rows, shape) or rows end
   local axes = axes_from(rows, 1)
   return self.reduction == "sum" and ops.reduce_sum(rows, axes) or ops.reduce_mean(rows, axes)
 end
@@ -113,23 +114,21 @@ function M.flat(name, logits, labels, sparse)
     errors.fail("%s: expected logits and labels, two tensors, got %s and %s", name, errors.show(logits),
       errors.show(labels))
   end
-  local shape, wanted = logits.shape, logits.shape
-  if sparse then wanted[#wanted] = nil end
+  local shape = logits.shape
+  local wanted = sparse and M.label_shape(logits) or shape
   -- Dimensions of 1, such as the channel of a mask, leave the order of labels as it is.
   if above_one(labels.shape) ~= above_one(wanted) then M.check_shape(name, labels, wanted, logits) end
   if #shape <= 2 then return logits, labels end
   return ops.reshape(logits, { -1, shape[#shape] }), ops.reshape(labels, sparse and { -1 } or { -1, shape[#shape] })
 end
 
---- The losses of all labels, [n * ..] as `flat` has them, in the shape of those; of logits [.., classes] that is [..].
----@param losses Tensor
----@param logits Tensor as they were given
----@return Tensor
-function M.unflat(losses, logits)
+--- The shape of the labels of logits [.., classes].
+---@param logits Tensor
+---@return integer[]
+function M.label_shape(logits)
   local shape = logits.shape
-  if #shape <= 2 then return losses end
   shape[#shape] = nil
-  return ops.reshape(losses, shape)
+  return shape
 end
 
 --- The number of each row's class, [n] of [n, classes] and ids [n]; an id that is no class is an error that names the

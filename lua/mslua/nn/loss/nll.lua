@@ -46,8 +46,7 @@ end
 
 function NLLLoss:construct(x, ids)
   local losses, weights = self:each(x, ids)
-  if self.reduction == "none" then return loss.unflat(losses, x) end
-  if self.reduction == "sum" then return self:reduce(losses) end
+  if self.reduction ~= "mean" then return self:reduce(losses, loss.label_shape(x)) end
   local all = ops.reduce_sum(weights, { 1 })
   return ops.reduce_sum(losses, { 1 }) / ops.select(ops.greater(all, 0), all, 1)
 end

@@ -24,8 +24,7 @@ local function cross_entropy(logits, labels, sparse)
 end
 
 function SoftmaxCrossEntropyWithLogits:construct(logits, labels)
-  local losses = cross_entropy(logits, labels, self.sparse)
-  return self.reduction == "none" and loss.unflat(losses, logits) or self:reduce(losses)
+  return self:reduce(cross_entropy(logits, labels, self.sparse), loss.label_shape(logits))
 end
 
 function SoftmaxCrossEntropyWithLogits:rows(logits, labels)
