@@ -231,9 +231,10 @@ local function attention(_, q, k, v, ...)
     and q.shape[#q.shape - 2] ~= k.shape[#k.shape - 2]
   local masked = core.kind(how) or core.kind(second) or select("#", ...) > 2
     or named and (named.attn_mask ~= nil or named.key_lengths ~= nil)
+  -- A boolean is causal, which comes first where there is no mask.
+  if type(how) == "boolean" then return (heads_differ and ops.grouped_attention or attend)(q, k, v, ...) end
   if not heads_differ and not masked then return attend(q, k, v, ...) end
-  -- A boolean in the place of the mask is causal, as where there is no mask.
-  local a = type(how) == "boolean" and { causal = how, scale = second or 0 } or bind_attention(...)
+  local a = bind_attention(...)
   how = { causal = a.causal, scale = a.scale }
   local mask, lengths = a.attn_mask, a.key_lengths
   if lengths then
