@@ -215,6 +215,19 @@ TEST(DataParallel, RanksHaveOneLearningRate) {
   t.result = "return net.fc1.weight.value, net.fc2.bias.value";
   const auto trained = Train(2, t);
   EXPECT_EQ(trained[0], trained[1]);
+  const std::string loop = R"(
+    local ms = require "mslua"
+    local rank = require("mslua.core").options.rank
+    ms.set_auto_parallel_context {parallel_mode = "data_parallel", gradients_mean = true}
+    local net, last, list = ms.nn.Dense(4, 2), 0.1 * (rank + 1), {0.1, 0.1, 0.1 + rank}
+    local cell = ms.nn.TrainOneStepCell(ms.nn.WithLossCell(net, ms.nn.MSELoss()), ms.nn.SGD {learning_rate = $RATE})
+    for step = 1, 3 do last = 0.1 * cell(ms.randn({2, 4}, "float32", "x" .. rank), ms.ones {2, 2}):item() end
+    return net.weight.value)";
+  const auto looped = RunSessions(2, absl::StrReplaceAll(loop, {{"$RATE", "function() return last end"}}));
+  EXPECT_EQ(looped[0], looped[1]);
+  EXPECT_THAT(looped[0], HasSubstr("[["));
+  EXPECT_THAT(RunSessions(2, absl::StrReplaceAll(loop, {{"$RATE", "list"}})),
+              Each(HasSubstr("rank 1 has learning rates other than rank 0's")));
 }
 
 // MindSpore's loop: gradients of each rank, the reducer, the optimizer.

@@ -10,6 +10,7 @@
 #include "core/base/exit_code.h"
 #include "core/runtime/shaped_executable.h"
 #include "core/step/prints.h"
+#include "core/train/agreement.h"
 #include "lua/callback.h"
 #include "lua/compile_graph.h"
 #include "lua/optimizer_lua.h"
@@ -17,6 +18,7 @@
 #include "lua/tensor_lua.h"
 #include "lua/trainer_lua.h"
 #include "lua/trainer_spec.h"
+#include "train/resuming.h"
 #include "train/saved_tensors.h"
 
 namespace mslua {
@@ -30,6 +32,7 @@ struct Stepper {
   Schedule schedule;
   Callback lr_function;
   std::shared_ptr<OptimizerHistory> history;
+  Groups* together = nullptr;  // ranks that train one network; null: this rank is alone
 };
 
 }  // namespace
@@ -93,6 +96,8 @@ StatusOr<int> StepOnce(lua_State* L, Session& session) {
     lua_pushnumber(L, 1);
     RETURN_IF_ERROR(session.Call(2, 1));
     ASSIGN_OR_RETURN(lr, ReadNumber(L, -1, "the learning rate's function should return a number"));
+    // It may follow from a loss, of which each rank has its own.
+    if (s.together != nullptr) RETURN_IF_ERROR(ShareNumber(*s.together, &lr, "the learning rate"));
   }
   // A step need not read these: SGD knows no number of the step.
   for (const auto& [name, value] : {std::make_pair("lr", lr), {"step", static_cast<double>(s.history->updates)}}) {
@@ -129,9 +134,14 @@ StatusOr<int> MakeStepper(lua_State* L, Session& session) {
   s->prints = FindPrints(s->executable->graph());
   ASSIGN_OR_RETURN(const bool broadcast, FieldBool(L, 1, "broadcast", false));
   ASSIGN_OR_RETURN(const bool together, FieldBool(L, 1, "together", false));
+  if (together) s->together = session.state().groups.get();
+  if (s->together != nullptr && !s->lr_function.ok()) {
+    const std::string rates = RatesText("lr", s->schedule, s->history->steps);
+    RETURN_IF_ERROR(WithExitCode(CompareTexts(*s->together, rates, "learning rates"), kExitHang));
+  }
   if (broadcast)
     RETURN_IF_ERROR(BroadcastParameters(session.state(), *s->graph, /*resumed=*/false));
-  else if (together && !s->graph->sharded)
+  else if (s->together != nullptr && !s->graph->sharded)
     RETURN_IF_ERROR(WithExitCode(CompareParameters(session.state(), *s->graph), kExitHang));
   PushObject<std::shared_ptr<Stepper>>(L, std::move(s));
   lua_pushcclosure(L, Entry<StepOnce>, 1);

@@ -31,18 +31,23 @@
 
 namespace mslua {
 
+std::string RatesText(const std::string& input, const Schedule& schedule, int64_t before) {
+  constexpr int64_t kSteps = 10000;
+  const std::string name = input == "lr" ? "learning rate" : input;
+  std::vector<double> rates;
+  for (int64_t step = 0; step < kSteps; ++step) rates.push_back(schedule.At(before + step));
+  std::string text;
+  for (size_t step = 1; step <= kSteps; step *= 10)
+    absl::StrAppend(&text, name, " of step ", step, " ", rates[step - 1], "\n");
+  absl::StrAppend(&text, name, "s of steps 1 to ", kSteps, " with the checksum ",
+                  Crc32c(rates.data(), rates.size() * sizeof(double)), "\n");
+  return text;
+}
+
 std::string ScheduleText(const TrainingSpec& spec) {
   std::string text = absl::StrCat("epochs ", spec.options.epochs, ", max_steps ", spec.options.max_steps, "\n");
   for (const RateSpec& rate : spec.rates) {
-    if (rate.function) continue;
-    const std::string name = rate.input == "lr" ? "learning rate" : rate.input;
-    const auto at = [&](int64_t step) { return rate.schedule.At(spec.options.before.steps + step - 1); };
-    for (const int64_t step : {1, 10, 100, 1000, 10000})
-      absl::StrAppend(&text, name, " of step ", step, " ", at(step), "\n");
-    std::vector<double> rates;
-    for (int64_t step = 1; step <= 10000; ++step) rates.push_back(at(step));
-    absl::StrAppend(&text, name, "s of steps 1 to 10000 with the checksum ",
-                    Crc32c(rates.data(), rates.size() * sizeof(double)), "\n");
+    if (!rate.function) absl::StrAppend(&text, RatesText(rate.input, rate.schedule, spec.options.before.steps));
   }
   return text;
 }

@@ -93,6 +93,8 @@ class Resuming {
   int64_t again_ = -1;  // steps that are computed again; -1: not known
 };
 
+// The rates of a schedule, for the scalar input of that name, after `before` steps.
+std::string RatesText(const std::string& input, const Schedule& schedule, int64_t before);
 // What all ranks must have in common besides the step.
 std::string ScheduleText(const TrainingSpec& spec);
 

@@ -294,8 +294,9 @@ void Training::ReportCrashes() {
 
 // Whether all ranks make the same step.
 Status Training::ComparePrograms() const {
+  const std::string schedule = ScheduleText(spec_);
   for (const StepGraph* shape : spec_.graph->shapes())
-    RETURN_IF_ERROR(CompareTexts(*together(), absl::StrCat(shape->common, ScheduleText(spec_)), "a training step"));
+    RETURN_IF_ERROR(CompareTexts(*together(), absl::StrCat(shape->common, schedule), "a training step"));
   const ShapedExecutable* const shaped = ShapedOf(executable_.get());
   if (shaped == nullptr) return CompareSchedules(*together(), executable_->graph());
   for (int64_t s = 0; s < shaped->shapes(); ++s)
@@ -374,9 +375,7 @@ StatusOr<std::vector<ScheduledScalar>> Training::Scalars() {
 // Ranks that train together have the rate of rank 0's function: it may follow from a loss, of which each has its own.
 StatusOr<double> Training::RateOf(const RateSpec& rate, int64_t step) {
   ASSIGN_OR_RETURN(double value, rate.function(step, step / progress().steps_per_epoch + 1));
-  if (together() == nullptr) return value;
-  if (rank_.state->rank != 0) value = 0;
-  RETURN_IF_ERROR(SumOverRanks(*together(), absl::MakeSpan(&value, 1), "the learning rate"));
+  if (together() != nullptr) RETURN_IF_ERROR(ShareNumber(*together(), &value, "the learning rate"));
   return value;
 }
 

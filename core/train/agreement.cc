@@ -43,6 +43,10 @@ Status SumOverRanks(Groups& groups, absl::Span<double> values, absl::string_view
       what);
 }
 
+Status ShareNumber(Groups& groups, double* number, absl::string_view what) {
+  return RunOn(groups, Call::Broadcast(DType::kF64, number, 1, /*root=*/0), what);
+}
+
 Status ShareText(Groups& groups, std::string* text, absl::string_view what) {
   auto size = static_cast<int64_t>(text->size());
   RETURN_IF_ERROR(RunOn(groups, Call::Broadcast(DType::kI64, &size, 1, 0), what));

@@ -19,6 +19,8 @@ StatusOr<int32_t> LargestOfRanks(Groups& groups, int32_t mine, absl::string_view
 Status LargestOfRanks(Groups& groups, absl::Span<int32_t> values, absl::string_view what);
 // The sums over ranks, in rank order.
 Status SumOverRanks(Groups& groups, absl::Span<double> values, absl::string_view what);
+// Rank 0's number on every rank.
+Status ShareNumber(Groups& groups, double* number, absl::string_view what);
 // Rank 0's text on every rank.
 Status ShareText(Groups& groups, std::string* text, absl::string_view what);
 // What `find` gives on rank 0, on every rank; its error too, as "rank 0: ...". `groups` may be null: this rank is
