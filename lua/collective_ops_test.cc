@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_replace.h"
 #include "lua/testing/rank_sessions.h"
 
 namespace mslua {
@@ -47,6 +48,20 @@ TEST(CollectiveOps, MessagesAndGroups) {
     return ops.Receive{sr_tag = 7, src_rank = 0, shape = {1}, dtype = ms.float32, group = "ends"}())",
                           "run"),
               ElementsAre("[4.]", "alone", "[4.]"));
+}
+
+TEST(CollectiveOps, ReceiveTakesATensorOfItsType) {
+  const std::string receive = R"(
+    if rank == 0 then ops.Send(7, 1)(ms.ones {2, 3}) return "sent" end
+    return ops.Receive{sr_tag = 7, src_rank = 0, shape = {2, 3}, dtype = ms.float32}($X))";
+  for (const char* good : {"ms.zeros {2, 3}", ""}) {
+    EXPECT_EQ(RunSessions(2, std::string(kSetup) + absl::StrReplaceAll(receive, {{"$X", good}}), "run")[1],
+              "[[1., 1., 1.],\n [1., 1., 1.]]");
+  }
+  for (const char* bad : {"ms.zeros {3, 2}", "ms.zeros({2, 3}, ms.int32)"}) {
+    EXPECT_THAT(RunSessions(2, std::string(kSetup) + absl::StrReplaceAll(receive, {{"$X", bad}}), "run")[1],
+                HasSubstr("and what is received float32{2, 3}"));
+  }
 }
 
 // The loss of the job is the sum of the ranks' losses.
