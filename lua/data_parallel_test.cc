@@ -606,6 +606,20 @@ TEST_F(Resume, OnAnyNumberOfRanks) {
   }
 }
 
+// 48 samples: 3 ranks make one step of 30 an epoch, 2 ranks two steps of 20. The 13 steps of 3 ranks are 13 epochs,
+// those of 2 ranks six and a half.
+TEST_F(Resume, AnEpochWhoseStepsAreAllMadeIsOver) {
+  Training t;
+  t.before =
+      "ds = ms.dataset.NumpySlicesDataset({x, y}, {column_names = {'x', 'y'}}):shuffle(48)"
+      ":batch(10, {drop_remainder = true})";
+  Part(3, false, t);
+  for (const std::string& text : Part(2, true, t)) EXPECT_EQ(Numbers(text).size(), 12 * 2u) << text;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) std::filesystem::remove_all(entry.path());
+  Part(2, false, t);
+  for (const std::string& text : Part(3, true, t)) EXPECT_EQ(Numbers(text).size(), 19u) << text;
+}
+
 // layerwise_parallel parameters are a rank's own, in training and in checkpoints.
 TEST_F(Resume, OwnParametersComeBackToTheirRank) {
   Training t;

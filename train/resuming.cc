@@ -23,6 +23,7 @@
 #include "core/step/global_view.h"
 #include "core/train/agreement.h"
 #include "core/train/checkpoint_hook.h"
+#include "core/train/restore.h"
 #include "train/notice.h"
 #include "train/recoveries.h"
 #include "train/run_folder.h"
@@ -210,11 +211,17 @@ Status Resuming::OpenCheckpoint() {
       opened.message(), "; without --resume the training begins, and --resume=PATH names a checkpoint elsewhere"));
 }
 
-// The place in the epoch where a run with other batches continues: the batch that the next sample is in.
+// The place in the epoch where a run with other batches continues: the batch that the next sample is in. An epoch whose
+// steps were all made has no next one: the samples behind its last full batch are left out, as that run would have.
 void Resuming::FindPlace(int64_t rows, int64_t steps_per_epoch) {
   const bool shapes = !spec_.graph->other_shapes.empty();
-  const auto saved = static_cast<int64_t>(CounterOf(checkpoint()->manifest().run.counters, kRowsCounter, 0));
+  const checkpoint::RunState& run = checkpoint()->manifest().run;
+  const auto saved = static_cast<int64_t>(CounterOf(run.counters, kRowsCounter, 0));
   if (saved == 0 || saved == rows) return;
+  if (EndsEpoch(run, INT64_MAX)) {
+    state_.step_in_epoch = steps_per_epoch;
+    return;
+  }
   state_.step_in_epoch = std::min(state_.step_in_epoch * saved / rows, steps_per_epoch);
   if (state_.step_in_epoch == 0 || !spec_.first()) return;
   PrintNote(absl::StrCat("global batches were of ", saved, " rows and are of ", rows, ": the epoch continues at batch ",

@@ -11,6 +11,7 @@
 #include "core/train/agreement.h"
 #include "core/train/eval_hook.h"
 #include "core/train/metrics.h"
+#include "core/train/restore.h"
 #include "core/train/summaries.h"
 #include "launch/this_host.h"
 #include "train/json_string.h"
@@ -118,7 +119,7 @@ Status RunDirectory::SettleEarlierRecords(const Beginning& beginning) {
 // Removes what the run wrote after the checkpoint that it resumes from: those steps are made again.
 Status RunDirectory::CutBackRecords(const checkpoint::RunState& run, int64_t steps_per_epoch) const {
   // The evaluation at the epoch's end is still to come.
-  const bool ends_epoch = run.data_batch == steps_per_epoch && EvalHook::DoneIn(run.counters) != run.step;
+  const bool ends_epoch = EndsEpoch(run, steps_per_epoch) && EvalHook::DoneIn(run.counters) != run.step;
   const auto later = [&](absl::string_view line) {
     int64_t epoch = 0, step = 0;
     if (!ReadLossLine(line, &epoch, &step)) return false;

@@ -95,6 +95,11 @@ Status ReadStore(const checkpoint::Checkpoint& from, const ReadPart& read, const
 
 }  // namespace
 
+bool EndsEpoch(const checkpoint::RunState& run, int64_t unsaid) {
+  const double steps = CounterOf(run.counters, kEpochStepsCounter, static_cast<double>(unsaid));
+  return run.data_batch > 0 && static_cast<double>(run.data_batch) >= steps;
+}
+
 StatusOr<TrainState> RestoreCheckpoint(Groups* groups, SharedCheckpoint& from, const Store& store,
                                        const TensorNames& names, const TensorParts& parts, int rank,
                                        RestoreReport* report) {

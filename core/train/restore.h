@@ -14,6 +14,10 @@ namespace mslua {
 
 class Groups;
 
+// Whether the run that saved it had made all steps of its epoch, and the epoch's end was still to come. `unsaid`: where
+// the checkpoint is of a version that did not remember how many those are.
+bool EndsEpoch(const checkpoint::RunState& run, int64_t unsaid);
+
 // What a checkpoint and the store did not have in common.
 struct RestoreReport {
   std::vector<std::string> ignored;  // tensors that only the checkpoint has

@@ -165,6 +165,7 @@ Counters Trainer::SaveCounters() const {
   for (const TrainHook* h : hooks_) h->SaveCounters(&counters);
   if (skipped_ > 0) counters[kSkippedCounter] = static_cast<double>(skipped_);
   if (options_.rows > 0) counters[kRowsCounter] = static_cast<double>(options_.rows);
+  counters[kEpochStepsCounter] = static_cast<double>(loader_->pipeline().size());
   for (size_t i = 0; i < scalars_.size(); ++i) {
     if (!std::isnan(overrides_[i])) counters[kOverride + scalars_[i].input] = overrides_[i];
     if (!std::isnan(done_scalars_[i])) SaveNumber(kLast, scalars_[i].input, done_scalars_[i], &counters);

@@ -112,6 +112,8 @@ inline constexpr char kUpdates[] = "updates";
 inline constexpr char kSkippedCounter[] = "loss_scale.skipped";
 // Of the counters in a checkpoint: TrainerOptions::rows of the run that saved it.
 inline constexpr char kRowsCounter[] = "data.rows";
+// Of the counters in a checkpoint: the steps that an epoch had in the run that saved it.
+inline constexpr char kEpochStepsCounter[] = "data.epoch_steps";
 
 class Trainer {
  public:
