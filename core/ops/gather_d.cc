@@ -94,21 +94,28 @@ Status Scatter(const OpCall& c) {
   return absl::OkStatus();
 }
 
+// The elements side by side below the axis: a number that the compiler knows where each index has one element.
+template <bool kOne>
+int64_t Inner(const Lanes& l) {
+  return kOne ? 1 : l.inner;
+}
+
 // Indices are checked while they are read: an element of a wrong one is zero, or added nowhere, and then they are
 // looked through for the first wrong one.
-template <class Index, class T>
+template <bool kOne, class Index, class T>
 void GatherFrom(const Lanes& l, const Index* indices, const T* x, T* y, std::atomic<bool>& wrong) {
+  const int64_t inner = Inner<kOne>(l), rows = l.rows, all = l.all, first = l.begin;
   // Elements side by side that one row of lanes has in both tensors.
-  const int64_t run = l.inner == 1 ? l.count : l.inner;
-  ParallelFor(l.outer * l.count * l.inner, kGrain, [&](int64_t begin, int64_t end) {
+  const int64_t run = kOne ? l.count : inner;
+  ParallelFor(l.outer * l.count * inner, kGrain, [&](int64_t begin, int64_t end) {
     bool bad = false;
     for (int64_t i = begin; i < end;) {
       const int64_t stop = std::min(end, (i / run + 1) * run);
-      const T* from = x + i / (l.count * l.inner) * l.rows * l.inner;
-      for (int64_t k = l.inner == 1 ? 0 : i % l.inner, step = l.inner == 1 ? 0 : 1; i < stop; ++i, k += step) {
-        const int64_t at = indices[i], row = at - l.begin;
-        bad |= static_cast<uint64_t>(at) >= static_cast<uint64_t>(l.all);
-        y[i] = static_cast<uint64_t>(row) < static_cast<uint64_t>(l.rows) ? from[row * l.inner + k] : T{};
+      const T* from = x + i / (l.count * inner) * rows * inner;
+      for (int64_t k = kOne ? 0 : i % inner; i < stop; ++i, k += kOne ? 0 : 1) {
+        const int64_t at = indices[i], row = at - first;
+        bad |= static_cast<uint64_t>(at) >= static_cast<uint64_t>(all);
+        y[i] = static_cast<uint64_t>(row) < static_cast<uint64_t>(rows) ? from[row * inner + k] : T{};
       }
     }
     if (bad) wrong = true;
@@ -116,27 +123,29 @@ void GatherFrom(const Lanes& l, const Index* indices, const T* x, T* y, std::ato
 }
 
 // Columns of each outer place are shared out to threads, never the elements that are added to one.
-template <class Index, class T>
+template <bool kOne, class Index, class T>
 void ScatterTo(const Lanes& l, const Index* indices, const T* updates, T* y, std::atomic<bool>& wrong) {
-  const int64_t width = std::min<int64_t>(l.inner, kColumns),
-                blocks = (l.inner + width - 1) / std::max<int64_t>(1, width);
-  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, (l.rows + l.count) * width));
+  const int64_t inner = Inner<kOne>(l), rows = l.rows, all = l.all, begin_row = l.begin;
+  const int64_t width = kOne ? 1 : std::min<int64_t>(inner, kColumns),
+                blocks = kOne ? 1 : (inner + width - 1) / std::max<int64_t>(1, width);
+  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, (rows + l.count) * width));
   ParallelFor(l.outer * blocks, grain, [&](int64_t begin, int64_t end) {
     bool bad = false;
     for (int64_t block = begin; block < end; ++block) {
-      const int64_t o = block / blocks, first = block % blocks * width, last = std::min(l.inner, first + width);
-      T* to = y + o * l.rows * l.inner;
+      const int64_t o = block / blocks, first = block % blocks * width,
+                    last = kOne ? 1 : std::min(inner, first + width);
+      T* to = y + o * rows * inner;
       if (blocks == 1) {
-        std::fill_n(to, l.rows * l.inner, T{});
+        std::fill_n(to, rows * inner, T{});
       } else {
-        for (int64_t r = 0; r < l.rows; ++r) std::fill(to + r * l.inner + first, to + r * l.inner + last, T{});
+        for (int64_t r = 0; r < rows; ++r) std::fill(to + r * inner + first, to + r * inner + last, T{});
       }
       for (int64_t j = 0; j < l.count; ++j) {
-        const int64_t from = (o * l.count + j) * l.inner;
+        const int64_t from = (o * l.count + j) * inner;
         for (int64_t k = first; k < last; ++k) {
-          const int64_t at = indices[from + k], row = at - l.begin;
-          bad |= static_cast<uint64_t>(at) >= static_cast<uint64_t>(l.all);
-          if (static_cast<uint64_t>(row) < static_cast<uint64_t>(l.rows)) to[row * l.inner + k] += updates[from + k];
+          const int64_t at = indices[from + k], row = at - begin_row;
+          bad |= static_cast<uint64_t>(at) >= static_cast<uint64_t>(all);
+          if (static_cast<uint64_t>(row) < static_cast<uint64_t>(rows)) to[row * inner + k] += updates[from + k];
         }
       }
     }
@@ -144,14 +153,20 @@ void ScatterTo(const Lanes& l, const Index* indices, const T* updates, T* y, std
   });
 }
 
-// f(Index{}, T{}) for the types of the indices and of the elements.
+// f(one, Index{}, T{}) for the types of the indices and of the elements; one: whether each index has one element.
 template <class F>
-void DispatchBoth(DType indices, DType elements, F f) {
+void DispatchAll(const Lanes& l, DType indices, DType elements, F f) {
+  const auto columns = [&](auto index, auto zero) {
+    if (l.inner == 1)
+      f(std::true_type{}, index, zero);
+    else
+      f(std::false_type{}, index, zero);
+  };
   DispatchDType(elements, [&](auto zero) {
     if (indices == DType::kI64)
-      f(int64_t{}, zero);
+      columns(int64_t{}, zero);
     else
-      f(int32_t{}, zero);
+      columns(int32_t{}, zero);
   });
 }
 
@@ -167,13 +182,14 @@ class LanesKernel : public Kernel {
   Status Run(const Buffers& b) override {
     const void *indices = b.inputs[gathers_ ? 1 : 0], *x = b.inputs[gathers_ ? 0 : 1];
     std::atomic<bool> wrong{false};
-    DispatchBoth(indices_.dtype, dtype_, [&](auto index, auto zero) {
+    DispatchAll(l_, indices_.dtype, dtype_, [&](auto one, auto index, auto zero) {
+      constexpr bool kOne = decltype(one)::value;
       using T = decltype(zero);
       const auto* at = static_cast<const decltype(index)*>(indices);
       if (gathers_)
-        GatherFrom(l_, at, static_cast<const T*>(x), static_cast<T*>(b.outputs[0]), wrong);
+        GatherFrom<kOne>(l_, at, static_cast<const T*>(x), static_cast<T*>(b.outputs[0]), wrong);
       else if constexpr (std::is_same_v<T, ComputeType<T>> && !std::is_same_v<T, bool>)
-        ScatterTo(l_, at, static_cast<const T*>(x), static_cast<T*>(b.outputs[0]), wrong);
+        ScatterTo<kOne>(l_, at, static_cast<const T*>(x), static_cast<T*>(b.outputs[0]), wrong);
     });
     if (!wrong) return absl::OkStatus();
     return Check(l_, {indices_, const_cast<void*>(indices)});
