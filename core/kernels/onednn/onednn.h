@@ -32,6 +32,8 @@ using PrimitiveAttr = std::unique_ptr<dnnl_primitive_attr, Destroy>;
 bool Supports(DType t);
 // Whether the processor has instructions for products in bf16, and oneDNN may use them.
 bool MultipliesBF16();
+// Whether the processor has AVX-512, and oneDNN may use it.
+bool HasVectorsOf512();
 // The CPU, for the whole process.
 dnnl_engine_t Engine();
 // The calling thread's queue.

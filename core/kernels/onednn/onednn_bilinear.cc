@@ -1,5 +1,7 @@
 #include "core/kernels/onednn/onednn_bilinear.h"
 
+#include <algorithm>
+
 #include "core/kernels/onednn/onednn.h"
 
 namespace mslua::onednn {
@@ -14,8 +16,19 @@ bool CopyOverflows(const Convolution& c) {
          c.in_per_group() < kBlock;
 }
 
+// Whether the convolution takes less time in oneDNN's blocks of 8 channels, the images' copies into them and back
+// included. With vectors of 256 bits oneDNN 2.6.3 needs 1.05 to 1.5 times as long for many channels that are last as
+// for blocks; with AVX-512, for few channels and for windows of one pixel the copies cost more than is gained.
+// (bench/results/training.md, "What was tried")
+bool FasterInBlocks(const Convolution& c, DType t) {
+  constexpr int64_t kBlock = 8, kBlocksOfGroup = 2, kChannels = 96;
+  const int64_t in = c.in_per_group(), out = c.out_per_group();
+  return t == DType::kF32 && !HasVectorsOf512() && c.window.size[0] * c.window.size[1] > 1 && in % kBlock == 0 &&
+         out % kBlock == 0 && std::min(in, out) >= kBlocksOfGroup * kBlock && c.x.c + c.y.c >= kChannels;
+}
+
 // The three operands in mslua's memory and as the primitive gets to choose them: images that are channels-last stay
-// so, others may be blocked inside; weights always may.
+// so unless blocks are faster, others may be blocked inside; weights always may.
 struct Operands {
   Desc x, w, y;
   Desc wanted_x, wanted_w, wanted_y;
@@ -39,7 +52,7 @@ Operands OperandsOf(const Convolution& c, DType t, DType arithmetic) {
   o.x = ImageDesc(t, c.x);
   o.y = ImageDesc(t, c.y);
   o.w = Strided(t, w);
-  const bool keep_last = c.x.channels_last && !CopyOverflows(c);
+  const bool keep_last = c.x.channels_last && !CopyOverflows(c) && !FasterInBlocks(c, t);
   o.wanted_x = keep_last ? ImageDesc(arithmetic, c.x) : AnyFormat(arithmetic, x_dims);
   o.wanted_y = keep_last ? ImageDesc(arithmetic, c.y) : AnyFormat(arithmetic, y_dims);
   o.wanted_w = AnyFormat(arithmetic, w);
