@@ -39,6 +39,19 @@ void OnJpegMessage(j_common_ptr jpeg, int level) {
   if (level < 0 && jpeg->err->msg_code != JWRN_EXTRANEOUS_DATA) OnJpegError(jpeg);
 }
 
+// A row of cyan, magenta, yellow and black, as Adobe's programs store them (255: no ink), to red, green and blue, as
+// PIL: the light that a colour and black let through.
+void PixelsOfInks(uint8_t* row, int64_t width) {
+  for (int64_t x = 0; x < width; ++x) {
+    const int black = row[4 * x + 3];
+    for (int64_t c = 0; c < 3; ++c) {
+      const int ink = 255 - row[4 * x + c];
+      const int product = ink * black + 128, share = (product + (product >> 8)) >> 8;  // of 255, rounded
+      row[3 * x + c] = static_cast<uint8_t>(black - share);
+    }
+  }
+}
+
 // `message` of JMSG_LENGTH_MAX bytes on failure. Nothing with a destructor lives in this function's frame,
 // since longjmp skips destructors; *pixels is the caller's.
 bool DecodeJpeg(const std::vector<uint8_t>& bytes, std::vector<uint8_t>* pixels, Size* size, char* message) {
@@ -59,17 +72,20 @@ bool DecodeJpeg(const std::vector<uint8_t>& bytes, std::vector<uint8_t>* pixels,
   size->width = jpeg.image_width;
   size->channels = jpeg.num_components == 1 ? 1 : 3;
   if (size->height * size->width > kMaxPixels) {
-    snprintf(message, JMSG_LENGTH_MAX, "%ux%u pixels", jpeg.image_height, jpeg.image_width);
     jpeg_destroy_decompress(&jpeg);
     return false;
   }
-  jpeg.out_color_space = JCS_RGB;
-  pixels->resize(static_cast<size_t>(size->height * size->width * 3));
+  const bool inks = jpeg.jpeg_color_space == JCS_CMYK || jpeg.jpeg_color_space == JCS_YCCK;
+  jpeg.out_color_space = inks ? JCS_CMYK : JCS_RGB;
+  // Rows of inks are read where four bytes a pixel fit, and become three on the spot.
+  pixels->resize(static_cast<size_t>(size->height * size->width * 3 + (inks ? size->width : 0)));
   jpeg_start_decompress(&jpeg);
   while (jpeg.output_scanline < jpeg.output_height) {
     JSAMPROW row = pixels->data() + size_t{jpeg.output_scanline} * size->width * 3;
     jpeg_read_scanlines(&jpeg, &row, 1);
+    if (inks) PixelsOfInks(row, size->width);
   }
+  pixels->resize(static_cast<size_t>(size->height * size->width * 3));
   jpeg_finish_decompress(&jpeg);
   jpeg_destroy_decompress(&jpeg);
   return true;
@@ -123,7 +139,6 @@ bool DecodePng(const std::vector<uint8_t>& bytes, std::vector<uint8_t>* pixels, 
   size->width = png_get_image_width(png, info);
   size->channels = (png_get_color_type(png, info) & PNG_COLOR_MASK_COLOR) != 0 ? 3 : 1;
   if (size->height * size->width > kMaxPixels) {
-    snprintf(message, JMSG_LENGTH_MAX, "%ux%u pixels", png_get_image_height(png, info), png_get_image_width(png, info));
     png_destroy_read_struct(&png, &info, nullptr);
     return false;
   }
@@ -161,15 +176,20 @@ Status DecodePnm(const std::vector<uint8_t>& bytes, std::vector<uint8_t>* pixels
   size->width = HeaderNumber(bytes, &at);
   size->height = HeaderNumber(bytes, &at);
   const int64_t most = HeaderNumber(bytes, &at);
-  if (size->width < 1 || size->height < 1 || most < 1) return absl::DataLossError("its header is cut off");
-  if (most > 255) return absl::DataLossError(absl::StrCat("its values go up to ", most, ", expected up to 255"));
+  if (size->width < 1 || size->height < 1 || most < 1)
+    return absl::DataLossError("is a corrupt PNM (its header is cut off)");
   if (size->width > kMaxPixels || size->height > kMaxPixels || size->height * size->width > kMaxPixels)
-    return absl::DataLossError(absl::StrCat(size->height, "x", size->width, " pixels"));
+    return absl::OkStatus();  // too large
+  if (most > 255) {
+    return absl::DataLossError(absl::StrCat("is a PNM whose values go up to ", most,
+                                            ", expected up to 255; fix: convert "
+                                            "it to 8 bits"));
+  }
   ++at;  // one blank
   const size_t count = static_cast<size_t>(size->height * size->width), channels = static_cast<size_t>(size->channels);
   if (at > bytes.size() || bytes.size() - at < count * channels) {
-    return absl::DataLossError(
-        absl::StrCat("it is cut off: ", size->height, "x", size->width, " pixels take ", count * channels, " bytes"));
+    return absl::DataLossError(absl::StrCat("is a corrupt PNM (it is cut off: ", size->height, "x", size->width,
+                                            " pixels take ", count * channels, " bytes)"));
   }
   pixels->resize(count * 3);
   if (most == 255 && channels == 3) {  // as they are
@@ -185,6 +205,13 @@ Status DecodePnm(const std::vector<uint8_t>& bytes, std::vector<uint8_t>* pixels
   return absl::OkStatus();
 }
 
+Status CheckSize(const Size& size) {
+  if (size.width <= kMaxPixels && size.height <= kMaxPixels && size.height * size.width <= kMaxPixels)
+    return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("has ", size.height, "x", size.width, " pixels, expected ", kMaxPixels, " at most"));
+}
+
 }  // namespace
 
 Status DecodeImage(const std::vector<uint8_t>& bytes, std::vector<uint8_t>* pixels, int64_t* height, int64_t* width,
@@ -193,15 +220,17 @@ Status DecodeImage(const std::vector<uint8_t>& bytes, std::vector<uint8_t>* pixe
   char message[JMSG_LENGTH_MAX];
   if (bytes.size() >= 8 && png_sig_cmp(bytes.data(), 0, 8) == 0) {
     if (!DecodePng(bytes, pixels, &size, message)) {
+      RETURN_IF_ERROR(CheckSize(size));
       return absl::DataLossError(absl::StrCat("is a corrupt PNG (", message, ")"));
     }
   } else if (bytes.size() >= 2 && bytes[0] == 0xff && bytes[1] == 0xd8) {
     if (!DecodeJpeg(bytes, pixels, &size, message)) {
+      RETURN_IF_ERROR(CheckSize(size));
       return absl::DataLossError(absl::StrCat("is a corrupt JPEG (", message, ")"));
     }
   } else if (bytes.size() >= 2 && bytes[0] == 'P' && (bytes[1] == '5' || bytes[1] == '6')) {
-    const Status status = DecodePnm(bytes, pixels, &size);
-    if (!status.ok()) return absl::DataLossError(absl::StrCat("is a corrupt PNM (", status.message(), ")"));
+    RETURN_IF_ERROR(DecodePnm(bytes, pixels, &size));
+    RETURN_IF_ERROR(CheckSize(size));
   } else {
     return absl::DataLossError("is neither a JPEG nor a PNG nor a PPM file");
   }

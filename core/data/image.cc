@@ -6,7 +6,9 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
 #include "core/base/rng.h"
+#include "core/data/cast.h"
 
 namespace mslua::data {
 namespace {
@@ -114,13 +116,13 @@ void Mix(const float* a, const float* b, float w, int64_t n, float* __restrict o
   for (int64_t x = 0; x < n; ++x) out[x] = a[x] + w * (b[x] - a[x]);
 }
 
-// One value of the result in its type. Integers saturate.
+// One value of the result in its type. Integers are rounded to nearest, and saturate.
 template <class T>
-T Stored(float value, bool round) {
+T Stored(float value) {
   if constexpr (std::is_same_v<T, bool>) {
     return value != 0;
   } else if constexpr (std::is_integral_v<T>) {
-    const double wanted = round ? std::nearbyint(value) : std::trunc(value);
+    const double wanted = std::nearbyint(value);
     if (!(wanted > static_cast<double>(std::numeric_limits<T>::min()))) return std::numeric_limits<T>::min();
     if (wanted >= static_cast<double>(std::numeric_limits<T>::max())) return std::numeric_limits<T>::max();
     return static_cast<T>(wanted);
@@ -134,7 +136,6 @@ struct Target {
   void* data;
   DType dtype;
   bool planar;
-  bool round;
 };
 
 // `line_loader` is LoadLine of the image's type.
@@ -204,7 +205,7 @@ void RunPass(const ImageView& image, const std::vector<float>& scale, const std:
       for (int64_t c = 0; c < channels; ++c) {
         T* out = target.planar ? data + (c * height + y) * width : data + y * row_size + c;
         const int64_t step = target.planar ? 1 : channels;
-        for (int64_t x = 0; x < width; ++x) out[x * step] = Stored<T>(row[c * width + x], target.round);
+        for (int64_t x = 0; x < width; ++x) out[x * step] = Stored<T>(row[c * width + x]);
       }
     });
   }
@@ -270,9 +271,16 @@ StatusOr<ImageChain> ImageChain::Make(const TensorType& in, absl::Span<const Tra
   chain.channels_ = in.shape[2];
   chain.passes_.push_back(PlainPass(chain.channels_));
   chain.out_ = in;
+  if (in.dtype == DType::kF64) chain.out_.dtype = DType::kF32;
   ImageSize size{in.shape[0], in.shape[1]};
   bool resized = false;  // in the last pass
+  // A cast to floats of 16 bits or to bool, which storing the result does unless something comes behind it.
+  absl::optional<NumberCast> stores;
   for (const Transform& transform : transforms) {
+    if (stores.has_value() && !std::holds_alternative<HWC2CHW>(transform)) {
+      chain.AddCast(*stores, &resized);
+      stores.reset();
+    }
     Pass* pass = &chain.passes_.back();
     if (chain.planar_ && IsVision(transform)) return Bad(transform, "comes after HWC2CHW, expected before it");
     const auto multiply_add = [&](size_t c, double scale, double shift) {
@@ -303,8 +311,12 @@ StatusOr<ImageChain> ImageChain::Make(const TensorType& in, absl::Span<const Tra
       }
       chain.out_.dtype = DType::kF32;
     } else if (const auto* cast = std::get_if<TypeCast>(&transform)) {
-      chain.round_ = IsInteger(chain.out_.dtype);
+      const NumberCast numbers{chain.out_.dtype, cast->dtype};
       chain.out_.dtype = cast->dtype;
+      if (IsInteger(cast->dtype))
+        chain.AddCast(numbers, &resized);
+      else if (cast->dtype != DType::kF32 && cast->dtype != DType::kF64)
+        stores = numbers;
     } else {
       const auto* crop = std::get_if<RandomCrop>(&transform);
       const bool pads = std::holds_alternative<CenterCrop>(transform) ||
@@ -337,6 +349,10 @@ Status ImageChain::AddDeclared(const Vision& vision, bool* resized, ImageSize* s
   if (def == nullptr) return absl::InvalidArgumentError(absl::StrCat("map: unknown transform '", vision.kind, "'"));
   ASSIGN_OR_RETURN(Fields fields, CheckFields(def->class_name, def->fields, vision.fields));
   if (def->check != nullptr) RETURN_IF_ERROR(def->check(fields, channels_));
+  if (def->integers && !IsInteger(out_.dtype)) {
+    return BadField(def->class_name.c_str(), absl::StrCat("expected an image of uint8, got ", LongName(out_.dtype),
+                                                          "; fix: put it before Rescale, Normalize and TypeCast"));
+  }
   if (def->draws > 0) ++random_count_;
   if (def->resizes && *resized) {
     passes_.push_back(PlainPass(channels_));
@@ -354,6 +370,25 @@ Status ImageChain::AddDeclared(const Vision& vision, bool* resized, ImageSize* s
   if (def->channels != nullptr) channels_ = def->channels(move.declared.fields, channels_);
   passes_.push_back(PlainPass(channels_));
   *resized = false;
+  return absl::OkStatus();
+}
+
+void ImageChain::AddCast(NumberCast cast, bool* resized) {
+  if (cast.from == cast.to) return;
+  passes_.back().cast = cast;
+  passes_.push_back(PlainPass(channels_));
+  *resized = false;
+}
+
+Status ImageChain::CastPlanes(NumberCast cast, Planes* planes) {
+  const bool pixels = IsInteger(cast.from);
+  const auto [least, largest] = pixels ? RangeOf(cast.from) : std::pair<double, double>();
+  for (float& value : planes->values) {
+    const double is = pixels ? std::clamp(std::nearbyint(static_cast<double>(value)), least, largest) : value;
+    const StatusOr<double> made = CastNumber(is, cast.from, cast.to);
+    if (!made.ok()) return absl::InvalidArgumentError(absl::StrCat("TypeCast: a value is ", made.status().message()));
+    value = static_cast<float>(*made);
+  }
   return absl::OkStatus();
 }
 
@@ -407,8 +442,8 @@ Status ImageChain::Apply(const ImageView& source, const Draws& draws, ImageScrat
     const bool last = p + 1 == passes_.size();
     Planes* between = &scratch->between[p & 1];
     if (!last) between->Resize(image.channels, static_cast<int64_t>(rows.size()), static_cast<int64_t>(columns.size()));
-    const Target target = last ? Target{out, out_.dtype, planar_, round_}
-                               : Target{between->values.data(), DType::kF32, /*planar=*/true, false};
+    const Target target =
+        last ? Target{out, out_.dtype, planar_} : Target{between->values.data(), DType::kF32, /*planar=*/true};
     RunPass(image, pass.scale, pass.shift, image.dtype == DType::kU8 ? LoadLine<uint8_t> : LoadLine<float>, scratch,
             target);
     if (pass.paint.def != nullptr) {
@@ -416,6 +451,7 @@ Status ImageChain::Apply(const ImageView& source, const Draws& draws, ImageScrat
       pass.paint.def->paint(pass.paint.fields, pass.bound, &numbers, *between, &scratch->painted);
       std::swap(*between, scratch->painted);
     }
+    if (pass.cast.from != pass.cast.to) RETURN_IF_ERROR(CastPlanes(pass.cast, between));
     image = ImageView{between->values.data(), DType::kF32, between->height, between->width, between->channels,
                       /*planar=*/true};
   }

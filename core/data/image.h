@@ -1,7 +1,7 @@
 // Chains of vision transforms, fused: crops, flips and a resize become one table of taps for the rows and
-// one for the columns, Rescale and Normalize one multiply-add for each channel, HWC2CHW and TypeCast the
-// way the result is stored. A chain is one pass over the image unless it resizes twice or pads what has
-// been normalised.
+// one for the columns, Rescale and Normalize one multiply-add for each channel, HWC2CHW and a TypeCast to a
+// float type at the end the way the result is stored. A chain is one pass over the image unless it resizes twice, pads
+// what has been normalised, or casts to a type that has other numbers.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,8 @@ class ImageChain {
   // True for the transforms that work on images only.
   static bool IsVision(const Transform& transform);
 
-  // `in` is [height,width,channels], sizes -1 where unknown. Errors name the transform and the sizes.
+  // `in` is [height,width,channels], sizes -1 where unknown. Images are computed in f32: the result of f64 is f32.
+  // Errors name the transform and the sizes.
   static StatusOr<ImageChain> Make(const TensorType& in, absl::Span<const Transform> transforms);
 
   const TensorType& out() const { return out_; }
@@ -69,25 +70,31 @@ class ImageChain {
     Transform transform;
     Declared declared;  // of a Vision
   };
-  // Moves of pixels, then a multiply-add, then what is painted.
+  // A TypeCast.
+  struct NumberCast {
+    DType from = DType::kF32, to = DType::kF32;
+  };
+  // Moves of pixels, then a multiply-add, then what is painted or cast.
   struct Pass {
     std::vector<Move> moves;
     std::vector<float> scale, shift;  // for each channel
     bool affine = false;              // else scale is 1 and shift 0
     Declared paint;                   // without a definition: nothing
     float bound = 1;                  // the value of white that it sees
+    NumberCast cast;                  // from f32 to f32: none
   };
 
   static Pass PlainPass(int64_t channels);
   static StatusOr<ImageSize> SizeAfter(const Move& move, ImageSize size);
   Status AddDeclared(const Vision& vision, bool* resized, ImageSize* size);
+  void AddCast(NumberCast cast, bool* resized);
+  static Status CastPlanes(NumberCast cast, Planes* planes);
 
   std::vector<Pass> passes_;
   TensorType out_;
   int64_t channels_ = 0;  // of the result
   int random_count_ = 0;
   bool planar_ = false;  // the result is [channels,height,width]
-  bool round_ = true;    // to an integer type: to nearest (pixels), else towards zero (TypeCast)
 };
 
 }  // namespace mslua::data

@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "core/base/exit_code.h"
 #include "core/base/parallel_for.h"
 
 namespace mslua::data {
@@ -19,6 +20,20 @@ AlignedMemory Allocate(int64_t bytes) {
   AlignedMemory memory = AllocateAligned(bytes);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
+}
+
+// Pipeline::Fill; an error where memory is missing, for which a thread has nobody who catches.
+StatusOr<int64_t> FillBatch(const Pipeline& pipeline, const Pipeline::Epoch& epoch, int64_t batch,
+                            Pipeline::Scratch* scratch, Pipeline::Sequence* sequence,
+                            const std::vector<void*>& columns) {
+  try {
+    return pipeline.Fill(epoch, batch, scratch, sequence, columns);
+  } catch (const std::bad_alloc&) {
+    return WithExitCode(absl::ResourceExhaustedError(
+                            absl::StrCat("out of memory for the samples of batch ", batch + 1, " of epoch ",
+                                         epoch.number + 1, "; fix: smaller samples, or fewer num_parallel_workers")),
+                        kExitEnvironment);
+  }
 }
 
 }  // namespace
@@ -132,7 +147,7 @@ void Loader::Work(Shared* shared, CodeCalls* calls) {
     Slot& slot = shared->slots[number % shared->slots.size()];
     slot.shape = pipeline.ShapeOf(epoch, number % size);
     lock.unlock();
-    StatusOr<int64_t> valid = pipeline.Fill(epoch, number % size, &scratch, &unused, slot.columns);
+    StatusOr<int64_t> valid = FillBatch(pipeline, epoch, number % size, &scratch, &unused, slot.columns);
     lock.lock();
     slot.status = valid.status();
     slot.valid = valid.ok() ? *valid : 0;
@@ -147,7 +162,7 @@ Status Loader::FillInline(Slot* slot) {
   Pipeline::Epoch& epoch = shared_->epochs[0];
   if (epoch.number != position_.epoch) pipeline_->MakeEpoch(position_.epoch, &epoch);
   slot->shape = pipeline_->ShapeOf(epoch, position_.batch);
-  ASSIGN_OR_RETURN(slot->valid, pipeline_->Fill(epoch, position_.batch, &scratch_, &sequence_, slot->columns));
+  ASSIGN_OR_RETURN(slot->valid, FillBatch(*pipeline_, epoch, position_.batch, &scratch_, &sequence_, slot->columns));
   return absl::OkStatus();
 }
 

@@ -239,6 +239,23 @@ Status ApplyMap(const MapOp& map, size_t stage, std::vector<ColumnState>* column
                                                    "input_columns, got ", map.names.size()));
   }
   const ColumnState first = (*columns)[found[0]];  // whose random numbers all of them have
+  const std::string behind = stage > 0 ? absl::StrCat("/after ", stage) : "";
+  const auto place = [&](const std::string& name, size_t t) {
+    return absl::StrCat(name, "/", first.transforms.size() + t, behind);
+  };
+  // A column of another name now may have been transformed under this one: its random numbers are its own.
+  std::string streams = first.name;
+  const auto taken = [&] {
+    for (size_t k = 0; k < columns->size(); ++k) {
+      if (std::find(found.begin(), found.end(), k) != found.end()) continue;
+      const std::vector<std::string>& places = (*columns)[k].places;
+      for (size_t t = 0; t < map.transforms.size(); ++t) {
+        if (std::find(places.begin(), places.end(), place(streams, t)) != places.end()) return true;
+      }
+    }
+    return false;
+  };
+  for (int n = 2; taken(); ++n) streams = absl::StrCat(first.name, " ", n);
   for (size_t i = 0; i < found.size(); ++i) {
     ColumnState& c = (*columns)[found[i]];
     if (c.padding && !map.transforms.empty()) {
@@ -247,8 +264,7 @@ Status ApplyMap(const MapOp& map, size_t stage, std::vector<ColumnState>* column
     }
     for (size_t t = 0; t < map.transforms.size(); ++t) {
       c.transforms.push_back(map.transforms[t]);
-      c.places.push_back(absl::StrCat(first.name, "/", first.transforms.size() + t, stage > 0 ? "/after " : "",
-                                      stage > 0 ? absl::StrCat(stage) : ""));
+      c.places.push_back(place(streams, t));
     }
   }
   for (size_t i = 0; i < map.names.size(); ++i) (*columns)[found[i]].name = map.names[i];

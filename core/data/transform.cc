@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "core/data/cast.h"
 
 namespace mslua::data {
 namespace {
@@ -26,37 +27,6 @@ bool IsImage(const TensorType& type) { return type.rank() == 3 && type.shape[2] 
 bool ComesInPlanes(const TensorType& type) {
   const auto channels = [](int64_t n) { return n == 1 || n == 3 || n == 4; };
   return type.rank() == 3 && channels(type.shape[0]) && type.shape[1] > 1 && type.shape[2] > 4;
-}
-
-// The least and the largest number of an integer type; of int64 those that a double holds.
-std::pair<double, double> RangeOf(DType integer) {
-  if (integer == DType::kU8) return {0, 255};
-  if (integer == DType::kI32) return {std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
-  return {-0x1p63, 0x1p63 - 1024};
-}
-
-// `value`, a number of type `from`, as TypeCast makes it one of type `to`.
-StatusOr<double> Cast(double value, DType from, DType to) {
-  if (!IsInteger(to)) {
-    alignas(8) char stored[8];
-    StoreDouble(to, stored, 0, value);
-    return LoadAsDouble(to, stored, 0);
-  }
-  const auto [least, largest] = RangeOf(to);
-  if (std::isnan(value)) return absl::InvalidArgumentError(absl::StrCat("NaN, expected a number for ", LongName(to)));
-  if (IsInteger(from) && (value < least || value > largest)) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("%.0f, expected %.0f to %.0f of %s", value, least, largest, LongName(to)));
-  }
-  // From here on, not every whole number is one of these types: another one may have been meant.
-  const double exact = from == DType::kF32 ? 0x1p24 : 0x1p53;
-  if (to != DType::kU8 && std::isfinite(value) && std::abs(value) >= exact) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "%.0f in %s, which does not have all whole numbers from %.0f on; give the column as %s, such as "
-        "ms.Tensor(values, ms.%s)",
-        value, LongName(from), exact, LongName(to), LongName(to)));
-  }
-  return std::trunc(std::min(std::max(value, least), largest));
 }
 
 // The transforms of numbers of type `type` without casts to the type that they have there: such numbers stay as they
@@ -129,7 +99,14 @@ StatusOr<ColumnChain> ColumnChain::Make(const Column& column, std::vector<Transf
   }
   if (vision ||
       (!transforms.empty() && IsImage(column.type) && column.type.dtype == DType::kU8 && chain.out_.rank() == 3)) {
-    ASSIGN_OR_RETURN(ImageChain image, ImageChain::Make(column.type, transforms));
+    TensorType type = column.type;
+    std::vector<Transform> all = transforms;
+    chain.planes_ = vision && ComesInPlanes(column.type);
+    if (chain.planes_) {  // as an image whose result has planes too
+      type.shape = {type.shape[1], type.shape[2], type.shape[0]};
+      all.push_back(HWC2CHW{});
+    }
+    ASSIGN_OR_RETURN(ImageChain image, ImageChain::Make(type, all));
     chain.out_ = image.out();
     chain.image_ = std::make_shared<const ImageChain>(std::move(image));
   }
@@ -138,10 +115,21 @@ StatusOr<ColumnChain> ColumnChain::Make(const Column& column, std::vector<Transf
   return chain;
 }
 
+// Images are computed in float32.
+Status ColumnChain::CheckPixel(double value, DType type) const {
+  const bool whole = IsInteger(type) && std::abs(value) > 0x1p24;
+  const bool large = std::isfinite(value) && std::abs(value) > std::numeric_limits<float>::max();
+  if (!whole && !large) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "column '%s' has the value %.17g in an image, and images are computed in float32, which %s", name_, value,
+      large ? "has no numbers that large" : "does not have all whole numbers from 16777216 on"));
+}
+
 StatusOr<TensorType> ColumnChain::TypeFor(const RawColumn& raw) const {
   TensorType type = out_;
   if (image_ != nullptr) {
-    ASSIGN_OR_RETURN(type.shape, image_->ShapeFor(raw.type.shape[0], raw.type.shape[1]));
+    const int64_t row = planes_ ? 1 : 0;  // the dimension
+    ASSIGN_OR_RETURN(type.shape, image_->ShapeFor(raw.type.shape[row], raw.type.shape[row + 1]));
     return type;
   }
   for (size_t d = 0; d < raw.type.shape.size(); ++d) type.shape[d] = raw.type.shape[d];
@@ -169,12 +157,16 @@ Status ColumnChain::Apply(const RawColumn& raw, const Draws& draws, ImageScratch
         in_.rank() == 3 ? "; map a Resize or CenterCrop onto it" : "; use padded_batch or bucket_batch_by_length"));
   }
   if (image_ != nullptr) {
-    ImageView image{raw.data, raw.type.dtype, raw.type.shape[0], raw.type.shape[1], raw.type.shape[2], raw.planar};
+    const Shape& shape = raw.type.shape;
+    ImageView image{raw.data, raw.type.dtype, shape[0], shape[1], shape[2], raw.planar};
+    if (planes_) image = {raw.data, raw.type.dtype, shape[1], shape[2], shape[0], /*planar=*/true};
     if (image.dtype != DType::kU8 && image.dtype != DType::kF32) {
       const int64_t n = raw.type.elements();
       scratch->source.resize(n);
       for (int64_t i = 0; i < n; ++i) {
-        scratch->source[i] = static_cast<float>(LoadAsDouble(raw.type.dtype, raw.data, i));
+        const double value = LoadAsDouble(raw.type.dtype, raw.data, i);
+        RETURN_IF_ERROR(CheckPixel(value, raw.type.dtype));
+        scratch->source[i] = static_cast<float>(value);
       }
       image.data = scratch->source.data();
       image.dtype = DType::kF32;
@@ -207,7 +199,7 @@ Status ColumnChain::ApplyNumbers(const RawColumn& raw, void* out) const {
         elsewhere = elsewhere * rescale->scale + rescale->shift;
       } else if (const auto* cast = std::get_if<TypeCast>(&transform)) {
         for (double* v : {&value, &elsewhere}) {
-          const StatusOr<double> made = Cast(*v, type, cast->dtype);
+          const StatusOr<double> made = CastNumber(*v, type, cast->dtype);
           if (!made.ok())
             return absl::InvalidArgumentError(
                 absl::StrCat("TypeCast: column '", name_, "' is ", made.status().message()));

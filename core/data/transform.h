@@ -41,12 +41,14 @@ class ColumnChain {
 
  private:
   Status ApplyNumbers(const RawColumn& raw, void* out) const;
+  Status CheckPixel(double value, DType type) const;
 
   std::string name_;
   TensorType in_, out_;
   std::vector<Transform> transforms_;
   std::vector<std::string> random_streams_;
   std::shared_ptr<const ImageChain> image_;  // set when the chain is one of images
+  bool planes_ = false;                      // which are [channels,height,width] in the column
 };
 
 }  // namespace mslua::data

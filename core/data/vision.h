@@ -64,6 +64,7 @@ struct VisionDef {
   std::vector<FieldDef> fields;  // in the order of positional arguments
   int draws = 0;                 // random numbers that a sample takes, at most; 0: it is not random
   bool resizes = false;          // `move` interpolates
+  bool integers = false;         // for images of integers alone
   bool places = false;           // what it draws is a place in the image, and depends on the image's size
 
   // What is wrong with the fields for images of these channels; null: nothing.

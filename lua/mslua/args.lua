@@ -26,14 +26,25 @@ local M = {}
 
 local function whole(v) return type(v) == "number" and v == math.floor(v) and math.abs(v) < 2 ^ 53 end
 
---- Whether a table holds no string keys: a list value, not named arguments.
----@param v any
-function M.is_list(v)
+-- Whether a table holds no string keys: no named arguments.
+local function is_unnamed(v)
   if type(v) ~= "table" or getmetatable(v) then return false end
   for key in pairs(v) do
     if type(key) ~= "number" then return false end
   end
   return true
+end
+
+--- Whether a table is a list value: its keys are 1 to n. A list with nil before another element, such as
+--- `{ a, wanted and b or nil, c }`, is none: what stands behind would be dropped.
+---@param v any
+function M.is_list(v)
+  if not is_unnamed(v) then return false end
+  local count, last = 0, 0
+  for key in pairs(v) do
+    count, last = count + 1, math.max(last, key)
+  end
+  return count == last and (count == 0 or v[1] ~= nil)
 end
 
 local function list_of(test)
@@ -227,8 +238,10 @@ local function split(fields, ...)
   local n = select("#", ...)
   local list, named, last = { ... }, {}, (select(n > 0 and n or 1, ...))
   if n == 0 or type(last) ~= "table" or getmetatable(last) then return list, n, named end
-  if M.is_list(last) then
-    if fields[n] and is_kind(fields[n], last) and (fields[n].required or next(last) ~= nil) then
+  if is_unnamed(last) then
+    -- With nil between its elements it is no list of the field's, and then an error.
+    local list_of_field = M.is_list(last) and last or { select(2, next(last)) }
+    if fields[n] and is_kind(fields[n], list_of_field) and (fields[n].required or next(last) ~= nil) then
       return list, n, named
     end
     if next(last) ~= nil and n > 1 then return list, n, named end

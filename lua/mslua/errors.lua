@@ -50,13 +50,16 @@ function M.show(value)
     if type(value) ~= "table" or not text:find "\n" and not text:find "^table: 0x" then return text end
     return class_name_of(value) or "a table"
   end
-  local items = {}
-  for i, item in ipairs(value) do
+  local items, last = {}, #value
+  for key in pairs(value) do
+    if type(key) == "number" and key == math.floor(key) then last = math.max(last, key) end
+  end
+  for i = 1, last do
     if i > 8 then
       items[i] = "..."
       break
     end
-    items[i] = M.show(item)
+    items[i] = M.show(value[i])  -- nil before another element as well
   end
   for _, key in ipairs(M.names(value)) do items[#items + 1] = key .. " = " .. M.show(value[key]) end
   return "{" .. table.concat(items, ", ") .. "}"

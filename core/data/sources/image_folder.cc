@@ -39,6 +39,10 @@ class ImageFolderReader : public Reader {
         return absl::InvalidArgumentError(absl::StrCat("ImageFolderDataset: class_names has no '", name,
                                                        "', a folder of '", root, "'", DidYouMean(name, classes)));
     }
+    for (size_t i = 0; i < classes.size(); ++i) {
+      if (std::find(classes.begin() + i + 1, classes.end(), classes[i]) != classes.end())
+        return absl::InvalidArgumentError(absl::StrCat("ImageFolderDataset: class_names has '", classes[i], "' twice"));
+    }
     classes_ = std::move(classes);
     bool nested = !classes_.empty();
     for (size_t label = 0; label < classes_.size(); ++label) {

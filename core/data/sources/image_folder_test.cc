@@ -15,7 +15,8 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::string Jpeg(int width, int height) {
+// `inks`: as programs that print write it, cyan, magenta, yellow and black, of which 255 is none.
+std::string Jpeg(int width, int height, bool inks = false) {
   jpeg_compress_struct jpeg;
   jpeg_error_mgr errors;
   jpeg.err = jpeg_std_error(&errors);
@@ -25,13 +26,19 @@ std::string Jpeg(int width, int height) {
   jpeg_mem_dest(&jpeg, &out, &size);
   jpeg.image_width = width;
   jpeg.image_height = height;
-  jpeg.input_components = 3;
-  jpeg.in_color_space = JCS_RGB;
+  const int channels = inks ? 4 : 3;
+  jpeg.input_components = channels;
+  jpeg.in_color_space = inks ? JCS_CMYK : JCS_RGB;
   jpeg_set_defaults(&jpeg);
+  if (inks) jpeg_set_quality(&jpeg, 100, TRUE);
   jpeg_start_compress(&jpeg, TRUE);
-  std::vector<uint8_t> line(width * 3);
+  std::vector<uint8_t> line(static_cast<size_t>(width * channels));
   for (int y = 0; y < height; ++y) {
-    for (int x = 0; x < width * 3; ++x) line[x] = static_cast<uint8_t>(x * 5 + y * 3);
+    for (int x = 0; x < width * 3 && !inks; ++x) line[x] = static_cast<uint8_t>(x * 5 + y * 3);
+    for (int x = 0; x < width && inks; ++x) {
+      const uint8_t ink[] = {255, 128, 0, 204};
+      std::copy_n(ink, 4, line.begin() + 4 * x);
+    }
     JSAMPROW row = line.data();
     jpeg_write_scanlines(&jpeg, &row, 1);
   }
@@ -94,6 +101,34 @@ TEST(ImageFolderTest, ClassesInOrderOfTheirNames) {
   EXPECT_EQ(ToString((*resized)->schema()[0].type), "u8[2,3,8,8]");
   Loader good(*resized, {});
   EXPECT_TRUE(*good.Next(&batch));
+}
+
+// As PIL: 255 * 204 / 255, 128 * 204 / 255 and 0.
+TEST(ImageFolderTest, InksBecomeColours) {
+  const std::string path = Folder("images_inks");
+  ASSERT_TRUE(MakeFolders(path + "/a").ok());
+  Put(path + "/a/1.jpg", Jpeg(9, 5, /*inks=*/true));
+  const Opened reader = Open("image_folder", {{"dataset_dir", path}});
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  ReadBuffers buffers;
+  RawColumn row[2];
+  ASSERT_TRUE((*reader)->Read(0, &buffers, absl::MakeSpan(row)).ok());
+  EXPECT_EQ(row[0].type.shape, (Shape{5, 9, 3}));
+  ASSERT_EQ(buffers.pixels.size(), 5u * 9 * 3);
+  const double want[] = {204, 102, 0};
+  for (size_t i = 0; i < buffers.pixels.size(); ++i) EXPECT_NEAR(buffers.pixels[i], want[i % 3], 3) << i;
+}
+
+TEST(ImageFolderTest, ClassNamesAreDifferent) {
+  const std::string path = Folder("images_twice");
+  for (const char* name : {"a", "b"}) {
+    ASSERT_TRUE(MakeFolders(absl::StrCat(path, "/", name)).ok());
+    Put(absl::StrCat(path, "/", name, "/1.png"), Png(4, 4, false));
+  }
+  EXPECT_THAT(
+      Message(Open("image_folder", {{"dataset_dir", path}, {"class_names", std::vector<std::string>{"b", "a", "b"}}})
+                  .status()),
+      HasSubstr("class_names has 'b' twice"));
 }
 
 TEST(ImageFolderTest, Errors) {

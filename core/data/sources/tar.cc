@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "core/base/input_file.h"
 #include "core/data/decode.h"
 #include "core/data/file.h"
@@ -73,7 +74,13 @@ class TarScanner {
         return false;
       }
       int64_t size = 0, sum = 0;
-      if (!ParseNumber(header + 148, 8, &sum) || sum != Sum(header)) return Damaged("its header is damaged");
+      if (!ParseNumber(header + 148, 8, &sum) || sum != Sum(header)) {
+        if (at_ == 0 && IsCompressed(header))
+          return absl::DataLossError(absl::StrCat(file_.path(),
+                                                  " is compressed, expected a tar archive as it is; "
+                                                  "fix: unpack it, with gunzip, unxz, bunzip2 or unzstd"));
+        return Damaged("its header is damaged");
+      }
       if (!ParseNumber(header + 124, 12, &size)) return Damaged("its size is damaged");
       const char type = header[156];
       const bool extension = type == 'x' || type == 'g' || type == 'L' || type == 'K';
@@ -107,6 +114,18 @@ class TarScanner {
  private:
   static bool IsZero(const char* block) {
     return std::all_of(block, block + kBlock, [](char c) { return c == 0; });
+  }
+
+  // By the first bytes of gzip, xz, bzip2 and zstd.
+  static bool IsCompressed(const char* header) {
+    const absl::string_view start(header, 6);
+    for (const char* magic : {"\x1f\x8b",
+                              "\xfd"
+                              "7zXZ",
+                              "BZh", "\x28\xb5\x2f\xfd"}) {
+      if (absl::StartsWith(start, magic)) return true;
+    }
+    return false;
   }
 
   // at_ is the first block of zeros.
@@ -212,6 +231,11 @@ StatusOr<std::vector<std::string>> ListShards(const std::vector<std::string>& na
   return shards;
 }
 
+// An ending as users write it, "cls", ".cls" or " CLS".
+std::string Ending(absl::string_view text) {
+  return absl::AsciiStrToLower(absl::StripPrefix(absl::StripAsciiWhitespace(text), "."));
+}
+
 // ---- The source ----------------------------------------------------------------------------------------------------
 
 class TarReader : public Reader {
@@ -219,8 +243,8 @@ class TarReader : public Reader {
   static StatusOr<std::unique_ptr<Reader>> Open(const Fields& fields) {
     auto reader = std::unique_ptr<TarReader>(new TarReader);
     for (absl::string_view ending : absl::StrSplit(fields.String("image"), ';'))
-      reader->image_endings_.push_back(absl::AsciiStrToLower(ending));
-    reader->label_ending_ = absl::AsciiStrToLower(fields.String("label"));
+      reader->image_endings_.push_back(Ending(ending));
+    reader->label_ending_ = Ending(fields.String("label"));
     reader->label_key_ = fields.String("label_key");
     const bool json = absl::EndsWith(reader->label_ending_, "json");
     if (json == reader->label_key_.empty()) {
@@ -303,6 +327,8 @@ class TarReader : public Reader {
     while (true) {
       ASSIGN_OR_RETURN(const bool more, scanner.Next(&member));
       const size_t slash = member.name.rfind('/');
+      // What macOS packs beside a file: its attributes.
+      if (more && absl::StartsWith(member.name.substr(slash == std::string::npos ? 0 : slash + 1), "._")) continue;
       const size_t dot = member.name.find('.', slash == std::string::npos ? 0 : slash + 1);
       const std::string key = member.name.substr(0, dot);
       if ((!more || key != sample.key) && !sample.key.empty()) RETURN_IF_ERROR(AddSample(sample, samples));
@@ -339,8 +365,9 @@ class TarReader : public Reader {
     if (sample.image < 0 && sample.label < 0) return absl::OkStatus();  // other files
     if (sample.image < 0 || sample.label < 0) {
       const std::string wanted = sample.image < 0 ? absl::StrJoin(image_endings_, ", .") : label_ending_;
-      return absl::DataLossError(
-          absl::StrCat(shards_[sample.shard]->path(), ", sample '", sample.key, "' has no member .", wanted));
+      return absl::DataLossError(absl::StrCat(shards_[sample.shard]->path(), ", sample '", sample.key,
+                                              "' has no member .", wanted,
+                                              " beside its other one; the members of a sample follow each other"));
     }
     samples->push_back(sample);
     return absl::OkStatus();
@@ -384,11 +411,12 @@ MSLUA_SOURCE(tar) {
       "Samples of tar archives in WebDataset's layout, `0007.jpg` beside `0007.cls`: image uint8 [h, w, 3], label "
       "int32 []. `TarDataset(\"train-{000..146}.tar\", { shuffle = true })`, or `{ label = \"json\", label_key = "
       "\"class\" }`.";
-  def.fields = {
-      PathField("dataset_files", "an archive, a folder of archives, a pattern, or a list of them", FieldType::kPaths),
-      {"image", FieldType::kString, "endings of the member with the JPEG or PNG image", "jpg;jpeg;png"},
-      {"label", FieldType::kString, "ending of the member with the label, an integer", "cls"},
-      {"label_key", FieldType::kString, "the label's key where its member is JSON"}};
+  def.fields = {PathField("dataset_files",
+                          "an archive, a folder of archives, numbered archives as a-{000..146}.tar, or a list of them",
+                          FieldType::kPaths),
+                {"image", FieldType::kString, "endings of the member with the JPEG or PNG image", "jpg;jpeg;png"},
+                {"label", FieldType::kString, "ending of the member with the label, an integer", "cls"},
+                {"label_key", FieldType::kString, "the label's key where its member is JSON"}};
   def.open = TarReader::Open;
   def.fits = [](const std::string& path) { return IsFolder(path) || absl::EndsWith(path, ".tar"); };
   def.expects = "tar shards";

@@ -111,7 +111,10 @@ TEST(TarTest, Errors) {
   std::string damaged = Shard(0, 2);
   damaged[512 + 20] = 'x';
   EXPECT_THAT(message(damaged), HasSubstr("member at byte 512: its header is damaged"));
-  EXPECT_THAT(message(Member("a.png", Png(1)) + End()), HasSubstr("sample 'a' has no member .cls"));
+  EXPECT_THAT(message("\x1f\x8b\x08" + Shard(0, 2)), AllOf(HasSubstr("a.tar is compressed"), HasSubstr("gunzip")));
+  EXPECT_THAT(
+      message(Member("a.png", Png(1)) + End()),
+      HasSubstr("sample 'a' has no member .cls beside its other one; the members of a sample follow each other"));
   EXPECT_THAT(message(Member("a.cls", "1") + End()), HasSubstr("sample 'a' has no member .jpg, .jpeg, .png"));
   EXPECT_THAT(message(Member("a.png", Png(1)) + Member("a.jpg", Png(1)) + End()),
               HasSubstr("two members for the image"));
@@ -126,6 +129,18 @@ TEST(TarTest, Errors) {
                       {{"label", "json"}, {"label_key", "x"}}),
               HasSubstr("x is 1.5, expected an integer"));
   EXPECT_THAT(Message(Open("tar", {{"dataset_files", "a-{3..1}.tar"}}).status()), HasSubstr("{FIRST..LAST}"));
+}
+
+TEST(TarTest, AttributesOfMacOSAreNoMembers) {
+  const std::string path = Folder("tar_macos") + "/a.tar";
+  Put(path, Member("._0.png", "attributes") + Member("d/0.png", Png(7)) + Member("d/._0.cls", "attributes") +
+                Member("d/0.cls", "3") + End());
+  for (const char* ending : {"cls", ".CLS", " cls "}) {
+    const Opened reader = Open("tar", {{"dataset_files", path}, {"image", "jpg; .png"}, {"label", ending}});
+    ASSERT_TRUE(reader.ok()) << reader.status();
+    ASSERT_EQ((*reader)->size(), 1);
+    EXPECT_EQ(LabelOf(**reader, 0), 3);
+  }
 }
 
 // Samples behind the end would be left out without a word.

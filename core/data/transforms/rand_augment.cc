@@ -50,6 +50,7 @@ MSLUA_VISION(rand_augment) {
   resample.choices = {"nearest", "bilinear"};
   def.fields = {ops, magnitude, bins, resample, {"fill_value", FieldType::kNumber, "value outside the image", 0.0}};
   def.draws = 2 * kMostOps;
+  def.integers = true;
   def.places = true;
   def.check = Check;
   def.paint = Paint;

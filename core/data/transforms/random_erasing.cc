@@ -37,6 +37,8 @@ Status Check(const Fields& fields, int64_t channels) {
     if (range.size() != 2 || !(range[0] > 0) || range[1] < range[0])
       return BadField("RandomErasing", absl::StrCat(name, ": expected {least, greatest}, both above 0"));
   }
+  if (const double most = fields.Numbers("scale")[1]; most > 1)
+    return BadField("RandomErasing", absl::StrCat("scale: expected a share of the area of at most 1, got ", most));
   return absl::OkStatus();
 }
 

@@ -31,6 +31,7 @@ MSLUA_VISION(trivial_augment_wide) {
   resample.choices = {"nearest", "bilinear"};
   def.fields = {bins, resample, {"fill_value", FieldType::kNumber, "value outside the image", 0.0}};
   def.draws = 3;
+  def.integers = true;
   def.places = true;
   def.paint = Paint;
   return def;

@@ -20,7 +20,9 @@ local sharding = {
   { "num_samples", "integer", min = 1, doc = "only so many samples, the first ones after shuffle; default: all" },
   { "num_shards", "integer", min = 1,
     doc = "the number of parts of the source, of which this is one; default: all of it, and ranks share each batch" },
-  { "shard_id", "integer", min = 0, doc = "which part, from 0: its samples are shard_id, shard_id + num_shards, ..." },
+  { "shard_id", "integer", min = 0,
+    doc = "which part, from 0: its samples are shard_id, shard_id + num_shards, ..., and the first ones again where "
+      .. "parts would not be of one length" },
   { "shuffle", "boolean", false, doc = "true: all samples are shuffled, again in each epoch" },
   { "num_parallel_workers", "integer", min = 1, max = 256,
     doc = "threads that read and transform samples ahead; of all the chain's the largest counts; default: the "
@@ -141,7 +143,7 @@ function Dataset:map(...)
   local a = bind_map(...)
   local inputs, outputs = listed(a.input_columns), listed(a.output_columns)
   local steps = flatten(a.operations, {})
-  if #steps == 0 then steps[1] = {} end
+  if #steps == 0 then errors.fail("map: operations: expected a transform or a function, got an empty list") end
   local longer = a.num_parallel_workers and with(self, nil, a.num_parallel_workers) or self
   for i, step in ipairs(steps) do
     if type(step) == "string" then
@@ -414,9 +416,9 @@ function Dataset:bucket_batch_by_length(...)
     boundaries = a.bucket_boundaries, sizes = a.bucket_batch_sizes, made_at = core.where() })
 end
 
-local function counted(name, kind, doc)
+local function counted(name, kind, doc, least)
   local bind = args.signature(name, {
-    { "count", "integer", required = true, min = 1, doc = doc },
+    { "count", "integer", required = true, min = least or 1, doc = doc },
   })
   return function(self, ...)
     check_self(self, name .. "(count)")
@@ -429,7 +431,7 @@ Dataset.repeat_ = counted("repeat_", "repeat", "how often to go through the samp
 --- The first `count` elements: samples before a batch, batches after it.
 Dataset.take = counted("take", "take", "how many elements there are at most")
 --- All but the first `count` elements.
-Dataset.skip = counted("skip", "skip", "how many elements to leave out")
+Dataset.skip = counted("skip", "skip", "how many elements to leave out", 0)
 
 --- The dataset, opened: core's object.
 ---@package
