@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/number.h"
+#include "lua/lists.h"
 #include "lua/object.h"
 #include "lua/traced_value.h"
 
@@ -58,6 +59,7 @@ Status ListValues(lua_State* L, int index, absl::string_view what, size_t depth,
                                                    got < 0 ? Describe(L, index) : absl::StrCat(got)));
   }
   index = AbsoluteIndex(L, index);
+  RETURN_IF_ERROR(CheckList(L, index, what));
   for (int64_t i = 1; i <= want; ++i) {
     lua_rawgeti(L, index, static_cast<int>(i));
     const Status s = ListValues(L, -1, what, depth + 1, typed, out, next);

@@ -47,6 +47,15 @@ function M.is_list(v)
   return count == last and (count == 0 or v[1] ~= nil)
 end
 
+--- The place of the first nil before another element, of a table with or without string keys; nil: there is none.
+---@param v table
+---@return integer?
+function M.gap(v)
+  for i = 1, table.maxn(v) do
+    if v[i] == nil then return i end
+  end
+end
+
 local function list_of(test)
   return function(v)
     if not M.is_list(v) then return false end

@@ -8,6 +8,8 @@ local Cell = require "mslua.cell"
 local function items_of(name, ...)
   local cells = { ... }
   if #cells == 1 and args.is_list(cells[1]) then cells = cells[1] end
+  local gap = args.gap(cells)
+  if gap then errors.fail("%s: item %d: expected a Cell, got nil", name, gap) end
   for i, cell in ipairs(cells) do
     if not class.is(cell, Cell) then errors.fail("%s: item %d: expected a Cell, got %s", name, i, errors.show(cell)) end
   end

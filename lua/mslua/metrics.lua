@@ -2,6 +2,7 @@
 --- divided by their number, or by the sum of the rows' weights, which they give as a second result. Others give several
 --- sums, of which `finish` makes the result when the dataset is through.
 --- Neither batch size nor ranks change a result.
+local args = require "mslua.args"
 local class = require "mslua.class"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
@@ -445,6 +446,8 @@ function M.list(metrics, loss_fn)
     list[#list + 1] = m
   end
   if loss_fn then add("loss", known.loss) end
+  local gap = args.gap(metrics)
+  if gap then errors.fail_at({ "eval", "metrics" }, "metrics: item %d: expected a name, got nil", gap) end
   for _, name in ipairs(metrics) do
     if not known[name] then
       errors.fail_at({ "eval", "metrics" }, "metrics: unknown metric %s%s; there are %s, and name = function(output, "

@@ -62,8 +62,12 @@ check.case("nil in a list of operations is an error", function()
     vision.HWC2CHW())
   check.fails("mean: expected a list of numbers, got {8, nil, 8}", vision.Normalize, { 8, nil, 8 }, { 1, nil, 1 })
   check.fails("got {8, nil, 8, 3}", vision.Pad, { 8, nil, 8, 3 })
-  check.fails("expected a transform or a function, got an empty list", chain)
   check.equal(#values(chain(vision.Rescale(1, 0), nil)), 2)
+  check.fails("SequentialCell: item 2: expected a Cell, got nil", ms.nn.SequentialCell, ms.nn.ReLU(), nil, ms.nn.ReLU())
+  check.fails("got {2, nil, 2}", ms.nn.LayerNorm, { 2, nil, 2 })
+  check.fails("a list has no key 3", ms.Tensor, { 1, nil, 3 })
+  check.fails("metrics: item 2: expected a name, got nil", ms.Model, ms.nn.Dense(2, 2),
+    { loss_fn = ms.nn.MSELoss(), metrics = { "loss", nil, "accuracy" } })
 end)
 
 check.case("RandAugment is for images of uint8", function()

@@ -143,7 +143,7 @@ function Dataset:map(...)
   local a = bind_map(...)
   local inputs, outputs = listed(a.input_columns), listed(a.output_columns)
   local steps = flatten(a.operations, {})
-  if #steps == 0 then errors.fail("map: operations: expected a transform or a function, got an empty list") end
+  if #steps == 0 then steps[1] = {} end
   local longer = a.num_parallel_workers and with(self, nil, a.num_parallel_workers) or self
   for i, step in ipairs(steps) do
     if type(step) == "string" then
