@@ -18,9 +18,7 @@ DEFINE_int64(n, 1, "start N ranks on this machine and watch them");
 DEFINE_string(preset, "", "take the recipe's parameters of preset P");
 DEFINE_int64(rank, 0, "show rank R");
 DEFINE_double(repetition_penalty, 1, "above 1: tokens that the text has already are less likely");
-DEFINE_int64(
-    seed, -1,
-    "seed of weights, shuffling and dropout, instead of the recipe's; of a program, until it calls ms.set_seed");
+DEFINE_int64(seed, -1, "seed of weights, shuffling and dropout, instead of the recipe's");
 DEFINE_double(temperature, 1, "of the softmax; 0 takes the most likely token");
 DEFINE_string(tls, "", "TLS configuration for connections to other hosts (default MSLUA_TLS)");
 DEFINE_int64(top_k, 0, "draw from the K most likely tokens; 0: from all");
