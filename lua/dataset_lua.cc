@@ -931,13 +931,16 @@ StatusOr<int> MakeIterator(lua_State* L, Session& session) {
 
 StatusOr<std::shared_ptr<const data::Pipeline>> DatasetHandle::Open(Session& session) {
   const uint64_t wanted = seed >= 0 ? static_cast<uint64_t>(seed) : session.state().seed;
-  if (pipeline != nullptr && feeds == session.feeds && opened_seed == wanted) return pipeline;
-  if (opened_seed != wanted) reading = nullptr;
+  if (pipeline != nullptr && pipeline->seed() != wanted) {
+    pipeline = pipeline->WithSeed(wanted);
+    reading = nullptr;
+  }
+  if (pipeline != nullptr && feeds == session.feeds) return pipeline;
   data::FeedOptions feed;
   feed.ragged = ragged;
   feed.feeds = feeds = session.feeds;
   feed.feed = session.feed;
-  feed.seed = opened_seed = wanted;
+  feed.seed = wanted;
   auto opened = data::Pipeline::Open(description, feed);
   if (!opened.ok()) {
     // Files that are missing or bad, against a chain that makes no sense.

@@ -27,9 +27,9 @@ struct DatasetHandle {
   Location made_at;                        // the user's line, for errors; without a file: not known
   bool ragged = false;                     // samples may differ in shape: row() reads them
   bool noted = false;                      // an evaluation has said which samples it does not count once
-  uint64_t opened_seed = 0;                // of `pipeline`
 
-  // Opens it on the first call, and when the session's feed or seed has changed since; notices go to stderr.
+  // Opens it on the first call, and when the session's feed has changed since; notices go to stderr. Its seed is what
+  // the session's is now.
   StatusOr<std::shared_ptr<const data::Pipeline>> Open(Session& session);
   // The same for all samples, as if this were the only rank.
   StatusOr<std::shared_ptr<const data::Pipeline>> OpenWhole(Session& session);

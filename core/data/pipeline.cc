@@ -140,6 +140,12 @@ Status Pipeline::CheckPart(const Dataset& dataset) const {
   return absl::OkStatus();
 }
 
+std::shared_ptr<const Pipeline> Pipeline::WithSeed(uint64_t seed) const {
+  auto other = std::make_shared<Pipeline>(*this);
+  other->options_.seed = seed;
+  return other;
+}
+
 Status Pipeline::OpenSource(const Dataset& dataset) {
   if (dataset.source().generator() != nullptr) return OpenForeign(dataset);
   ASSIGN_OR_RETURN(reader_, data::OpenSource(dataset.source()));

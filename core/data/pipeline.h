@@ -48,6 +48,8 @@ struct ChangedTogether {
 class Pipeline {
  public:
   static StatusOr<std::shared_ptr<const Pipeline>> Open(const Dataset& dataset, const FeedOptions& options);
+  // The same with another seed, on the files that are open.
+  std::shared_ptr<const Pipeline> WithSeed(uint64_t seed) const;
 
   // Shapes that batches have, more than one with buckets: from the longest bucket on.
   int64_t shapes() const { return static_cast<int64_t>(shapes_.size()); }
@@ -239,7 +241,7 @@ class Pipeline {
 
   FeedOptions options_;
   Sharding sharding_;
-  std::unique_ptr<Reader> reader_;
+  std::shared_ptr<const Reader> reader_;
   std::shared_ptr<Generator> generator_;
   std::vector<Column> source_columns_;
   int64_t source_size_ = 0;
