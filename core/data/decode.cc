@@ -23,6 +23,10 @@ struct Size {
   int64_t channels = 3;  // in the file: 1 for grey
 };
 
+bool TooLarge(const Size& size) {
+  return size.height > kMaxPixels || size.width > kMaxPixels || size.height * size.width > kMaxPixels;
+}
+
 // libjpeg reports errors by a call that must not return.
 struct JpegErrors {
   jpeg_error_mgr base;  // first: libjpeg knows this struct by it
@@ -71,13 +75,13 @@ bool DecodeJpeg(const std::vector<uint8_t>& bytes, std::vector<uint8_t>* pixels,
   size->height = jpeg.image_height;
   size->width = jpeg.image_width;
   size->channels = jpeg.num_components == 1 ? 1 : 3;
-  if (size->height * size->width > kMaxPixels) {
+  if (TooLarge(*size)) {
     jpeg_destroy_decompress(&jpeg);
     return false;
   }
   const bool inks = jpeg.jpeg_color_space == JCS_CMYK || jpeg.jpeg_color_space == JCS_YCCK;
   jpeg.out_color_space = inks ? JCS_CMYK : JCS_RGB;
-  // Rows of inks are read where four bytes a pixel fit, and become three on the spot.
+  // A row of inks has four bytes a pixel and becomes three in place: the last one needs more memory.
   pixels->resize(static_cast<size_t>(size->height * size->width * 3 + (inks ? size->width : 0)));
   jpeg_start_decompress(&jpeg);
   while (jpeg.output_scanline < jpeg.output_height) {
@@ -138,7 +142,7 @@ bool DecodePng(const std::vector<uint8_t>& bytes, std::vector<uint8_t>* pixels, 
   size->height = png_get_image_height(png, info);
   size->width = png_get_image_width(png, info);
   size->channels = (png_get_color_type(png, info) & PNG_COLOR_MASK_COLOR) != 0 ? 3 : 1;
-  if (size->height * size->width > kMaxPixels) {
+  if (TooLarge(*size)) {
     png_destroy_read_struct(&png, &info, nullptr);
     return false;
   }
@@ -170,26 +174,33 @@ int64_t HeaderNumber(const std::vector<uint8_t>& bytes, size_t* at) {
   return number;
 }
 
+// What is wrong with a file of that kind. `problem` counts where the image is not too large.
+Status Refused(const char* kind, const Size& size, absl::string_view problem) {
+  if (TooLarge(size)) {
+    return absl::DataLossError(
+        absl::StrCat("has ", size.height, "x", size.width, " pixels, expected ", kMaxPixels, " at most"));
+  }
+  return absl::DataLossError(absl::StrCat("is a corrupt ", kind, " (", problem, ")"));
+}
+
 Status DecodePnm(const std::vector<uint8_t>& bytes, std::vector<uint8_t>* pixels, Size* size) {
   size->channels = bytes[1] == '6' ? 3 : 1;
   size_t at = 2;
   size->width = HeaderNumber(bytes, &at);
   size->height = HeaderNumber(bytes, &at);
   const int64_t most = HeaderNumber(bytes, &at);
-  if (size->width < 1 || size->height < 1 || most < 1)
-    return absl::DataLossError("is a corrupt PNM (its header is cut off)");
-  if (size->width > kMaxPixels || size->height > kMaxPixels || size->height * size->width > kMaxPixels)
-    return absl::OkStatus();  // too large
+  if (size->width < 1 || size->height < 1 || most < 1) return Refused("PNM", *size, "its header is cut off");
+  if (TooLarge(*size)) return Refused("PNM", *size, "");
   if (most > 255) {
-    return absl::DataLossError(absl::StrCat("is a PNM whose values go up to ", most,
-                                            ", expected up to 255; fix: convert "
-                                            "it to 8 bits"));
+    return absl::DataLossError(
+        absl::StrCat("is a PNM whose values go up to ", most, ", expected up to 255; fix: convert it to 8 bits"));
   }
   ++at;  // one blank
   const size_t count = static_cast<size_t>(size->height * size->width), channels = static_cast<size_t>(size->channels);
   if (at > bytes.size() || bytes.size() - at < count * channels) {
-    return absl::DataLossError(absl::StrCat("is a corrupt PNM (it is cut off: ", size->height, "x", size->width,
-                                            " pixels take ", count * channels, " bytes)"));
+    return Refused(
+        "PNM", *size,
+        absl::StrCat("it is cut off: ", size->height, "x", size->width, " pixels take ", count * channels, " bytes"));
   }
   pixels->resize(count * 3);
   if (most == 255 && channels == 3) {  // as they are
@@ -205,32 +216,18 @@ Status DecodePnm(const std::vector<uint8_t>& bytes, std::vector<uint8_t>* pixels
   return absl::OkStatus();
 }
 
-Status CheckSize(const Size& size) {
-  if (size.width <= kMaxPixels && size.height <= kMaxPixels && size.height * size.width <= kMaxPixels)
-    return absl::OkStatus();
-  return absl::DataLossError(
-      absl::StrCat("has ", size.height, "x", size.width, " pixels, expected ", kMaxPixels, " at most"));
-}
-
 }  // namespace
 
 Status DecodeImage(const std::vector<uint8_t>& bytes, std::vector<uint8_t>* pixels, int64_t* height, int64_t* width,
                    int64_t* channels) {
   Size size;
-  char message[JMSG_LENGTH_MAX];
+  char message[JMSG_LENGTH_MAX] = "";
   if (bytes.size() >= 8 && png_sig_cmp(bytes.data(), 0, 8) == 0) {
-    if (!DecodePng(bytes, pixels, &size, message)) {
-      RETURN_IF_ERROR(CheckSize(size));
-      return absl::DataLossError(absl::StrCat("is a corrupt PNG (", message, ")"));
-    }
+    if (!DecodePng(bytes, pixels, &size, message)) return Refused("PNG", size, message);
   } else if (bytes.size() >= 2 && bytes[0] == 0xff && bytes[1] == 0xd8) {
-    if (!DecodeJpeg(bytes, pixels, &size, message)) {
-      RETURN_IF_ERROR(CheckSize(size));
-      return absl::DataLossError(absl::StrCat("is a corrupt JPEG (", message, ")"));
-    }
+    if (!DecodeJpeg(bytes, pixels, &size, message)) return Refused("JPEG", size, message);
   } else if (bytes.size() >= 2 && bytes[0] == 'P' && (bytes[1] == '5' || bytes[1] == '6')) {
     RETURN_IF_ERROR(DecodePnm(bytes, pixels, &size));
-    RETURN_IF_ERROR(CheckSize(size));
   } else {
     return absl::DataLossError("is neither a JPEG nor a PNG nor a PPM file");
   }

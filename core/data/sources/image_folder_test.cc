@@ -15,7 +15,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// `inks`: as programs that print write it, cyan, magenta, yellow and black, of which 255 is none.
+// `inks`: cyan, magenta, yellow and black, as printing programs write them; 255 is no ink.
 std::string Jpeg(int width, int height, bool inks = false) {
   jpeg_compress_struct jpeg;
   jpeg_error_mgr errors;
@@ -145,6 +145,13 @@ TEST(ImageFolderTest, Errors) {
               AllOf(HasSubstr("c/1.jpg is a corrupt JPEG"), HasSubstr("remature end")));
   EXPECT_EQ(message(Png(40, 40, false)), "");  // known by its content
   EXPECT_THAT(message(Png(40, 40, false).substr(0, 200)), HasSubstr("c/1.jpg is a corrupt PNG"));
+  EXPECT_THAT(message("P5 2 1 65535 abcd"),
+              HasSubstr("is a PNM whose values go up to 65535, expected up to 255; fix:"));
+  EXPECT_THAT(message("P6 60000 60000 255 "), HasSubstr("has 60000x60000 pixels, expected 100000000 at most"));
+  EXPECT_THAT(message("P6 6"), HasSubstr("is a corrupt PNM (its header is cut off)"));
+  std::string large = Png(40, 40, false);
+  large.replace(16, 17, std::string("\0\0\xea\x60\0\0\xea\x60\x08\x02\0\0\0\x0f\xb0\xe2\x15", 17));
+  EXPECT_THAT(message(large), HasSubstr("has 60000x60000 pixels, expected 100000000 at most"));
   EXPECT_THAT(message("GIF89a"), HasSubstr("neither a JPEG nor a PNG nor a PPM"));
   EXPECT_THAT(message(""), HasSubstr("neither a JPEG nor a PNG nor a PPM"));
 }

@@ -76,9 +76,8 @@ class TarScanner {
       int64_t size = 0, sum = 0;
       if (!ParseNumber(header + 148, 8, &sum) || sum != Sum(header)) {
         if (at_ == 0 && IsCompressed(header))
-          return absl::DataLossError(absl::StrCat(file_.path(),
-                                                  " is compressed, expected a tar archive as it is; "
-                                                  "fix: unpack it, with gunzip, unxz, bunzip2 or unzstd"));
+          return absl::DataLossError(absl::StrCat(
+              file_.path(), " is compressed, expected a plain tar archive; fix: gunzip, unxz, bunzip2 or unzstd"));
         return Damaged("its header is damaged");
       }
       if (!ParseNumber(header + 124, 12, &size)) return Damaged("its size is damaged");
@@ -119,10 +118,7 @@ class TarScanner {
   // By the first bytes of gzip, xz, bzip2 and zstd.
   static bool IsCompressed(const char* header) {
     const absl::string_view start(header, 6);
-    for (const char* magic : {"\x1f\x8b",
-                              "\xfd"
-                              "7zXZ",
-                              "BZh", "\x28\xb5\x2f\xfd"}) {
+    for (const char* magic : {"\x1f\x8b", "\xfd\x37zXZ", "BZh", "\x28\xb5\x2f\xfd"}) {
       if (absl::StartsWith(start, magic)) return true;
     }
     return false;
@@ -326,10 +322,9 @@ class TarReader : public Reader {
     TarMember member;
     while (true) {
       ASSIGN_OR_RETURN(const bool more, scanner.Next(&member));
-      const size_t slash = member.name.rfind('/');
-      // What macOS packs beside a file: its attributes.
-      if (more && absl::StartsWith(member.name.substr(slash == std::string::npos ? 0 : slash + 1), "._")) continue;
-      const size_t dot = member.name.find('.', slash == std::string::npos ? 0 : slash + 1);
+      const size_t file = member.name.rfind('/') + 1;                 // npos + 1 is 0
+      if (more && member.name.compare(file, 2, "._") == 0) continue;  // attributes, which macOS packs beside a file
+      const size_t dot = member.name.find('.', file);
       const std::string key = member.name.substr(0, dot);
       if ((!more || key != sample.key) && !sample.key.empty()) RETURN_IF_ERROR(AddSample(sample, samples));
       if (!more) return absl::OkStatus();
