@@ -311,7 +311,8 @@ StatusOr<ImageChain> ImageChain::Make(const TensorType& in, absl::Span<const Tra
       }
       chain.out_.dtype = DType::kF32;
     } else if (const auto* cast = std::get_if<TypeCast>(&transform)) {
-      const NumberCast numbers{chain.out_.dtype, cast->dtype};
+      // The numbers of a cast to float64 are float32's all the same.
+      const NumberCast numbers{chain.out_.dtype == DType::kF64 ? DType::kF32 : chain.out_.dtype, cast->dtype};
       chain.out_.dtype = cast->dtype;
       if (IsInteger(cast->dtype))
         chain.AddCast(numbers, &resized);

@@ -39,6 +39,8 @@ check.case("what a type cannot hold is an error in images too", function()
     operations = { flip, cast(ms.int32) } })
   check.fails("300, expected 0 to 255 of uint8", values, row({ 300 }, ms.int32):map {
     operations = { flip, cast(ms.uint8) } })
+  check.fails("in float32, which does not have all whole numbers", values, row({ 3e9 }, ms.float32):map {
+    operations = { flip, cast(ms.float64), cast(ms.int64) } })
   check.fails("16777217 in an image, and images are computed in float32", values,
     row({ 16777217, -1 }, ms.int32):map { operations = flip })
   check.fails("has no numbers that large", values, row({ 1e300 }, ms.float64):map { operations = flip })
@@ -73,6 +75,11 @@ end)
 check.case("RandAugment is for images of uint8", function()
   check.fails("RandAugment: expected an image of uint8, got float32; fix: put it before Rescale", values,
     row { 1, 2 }:map { operations = { transforms.TypeCast(ms.float32), vision.RandAugment() } })
+end)
+
+check.case("RandomErasing erases a share of the area", function()
+  check.fails("RandomErasing: scale: expected a share of the area of at most 1, got 3", values,
+    row { 1, 2 }:map { operations = vision.RandomErasing { scale = { 2, 3 } } })
 end)
 
 check.case("columns that are transformed one by one have random numbers of their own", function()
