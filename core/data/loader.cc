@@ -22,7 +22,7 @@ AlignedMemory Allocate(int64_t bytes) {
   return memory;
 }
 
-// Pipeline::Fill; an error where memory is missing, for which a thread has nobody who catches.
+// Pipeline::Fill. Missing memory is an error: an exception that leaves a thread ends the process.
 StatusOr<int64_t> FillBatch(const Pipeline& pipeline, const Pipeline::Epoch& epoch, int64_t batch,
                             Pipeline::Scratch* scratch, Pipeline::Sequence* sequence,
                             const std::vector<void*>& columns) {

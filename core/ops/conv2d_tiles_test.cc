@@ -21,6 +21,7 @@ using Ints = std::vector<int64_t>;
 struct Case {
   int64_t n, c, h, w, o;
   Ints kernel, stride, padding, dilation;
+  int64_t group = 1;
 };
 
 std::string ToString(const Case& c) {
@@ -32,8 +33,8 @@ std::string ToString(const Case& c) {
 // One of the three operators on shapes of a case.
 Call CallOf(const std::string& name, const Case& c, DType type) {
   Attrs attrs = {{"stride", c.stride},     {"pad_mode", std::string("pad")},     {"padding", c.padding},
-                 {"dilation", c.dilation}, {"data_format", std::string("NHWC")}, {"group", int64_t{1}}};
-  const TensorType x{type, {c.n, c.h, c.w, c.c}}, w{type, {c.o, c.c, c.kernel[0], c.kernel[1]}};
+                 {"dilation", c.dilation}, {"data_format", std::string("NHWC")}, {"group", c.group}};
+  const TensorType x{type, {c.n, c.h, c.w, c.c}}, w{type, {c.o, c.c / c.group, c.kernel[0], c.kernel[1]}};
   Call forward = *testing::MakeCall(*Operators().Find("conv2d"), {x, w}, attrs);
   if (name == "conv2d") return forward;
   const TensorType& y = forward.outputs[0];
@@ -133,6 +134,24 @@ TEST(Conv2dTiles, AsAccurateAsF32) {
         EXPECT_LE(ours.second, std::max(1e-6, plain.second))
             << name << " " << ToString(c) << " exponents " << exponents;
       }
+    }
+  }
+}
+
+// oneDNN's kernel, which computes these in blocks of channels on processors without AVX-512.
+TEST(Conv2dOneDnn, ManyChannelsAreAccurate) {
+  const Case cases[] = {
+      {2, 64, 7, 6, 48, {3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}},
+      {3, 48, 9, 8, 64, {3, 2}, {2, 1}, {0, 2, 1, 0}, {1, 2}},
+      {2, 64, 6, 5, 128, {3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}, 4},
+  };
+  std::mt19937 random(5);
+  for (const Case& c : cases) {
+    for (const std::string name : kOperators) {
+      const Call call = CallOf(name, c, DType::kF32);
+      const std::vector<float> a = testing::NormalNumbers(call.inputs[0].elements(), 0, random),
+                               b = testing::NormalNumbers(call.inputs[1].elements(), 0, random);
+      EXPECT_LE(Errors(name, c, a, b).Of(RunKernel(call, "onednn", a, b)).second, 1e-6) << name << " " << ToString(c);
     }
   }
 }
