@@ -112,7 +112,7 @@ void GatherFrom(const Lanes& l, const Index* indices, const T* x, T* y, std::ato
     for (int64_t i = begin; i < end;) {
       const int64_t stop = std::min(end, (i / run + 1) * run);
       const T* from = x + i / (l.count * inner) * rows * inner;
-      for (int64_t k = kOne ? 0 : i % inner; i < stop; ++i, k += kOne ? 0 : 1) {
+      for (int64_t k = i % inner; i < stop; ++i, k += kOne ? 0 : 1) {
         const int64_t at = indices[i], row = at - first;
         bad |= static_cast<uint64_t>(at) >= static_cast<uint64_t>(all);
         y[i] = static_cast<uint64_t>(row) < static_cast<uint64_t>(rows) ? from[row * inner + k] : T{};
@@ -126,14 +126,12 @@ void GatherFrom(const Lanes& l, const Index* indices, const T* x, T* y, std::ato
 template <bool kOne, class Index, class T>
 void ScatterTo(const Lanes& l, const Index* indices, const T* updates, T* y, std::atomic<bool>& wrong) {
   const int64_t inner = Inner<kOne>(l), rows = l.rows, all = l.all, begin_row = l.begin;
-  const int64_t width = kOne ? 1 : std::min<int64_t>(inner, kColumns),
-                blocks = kOne ? 1 : (inner + width - 1) / std::max<int64_t>(1, width);
+  const int64_t width = std::min<int64_t>(inner, kColumns), blocks = (inner + width - 1) / std::max<int64_t>(1, width);
   const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, (rows + l.count) * width));
   ParallelFor(l.outer * blocks, grain, [&](int64_t begin, int64_t end) {
     bool bad = false;
     for (int64_t block = begin; block < end; ++block) {
-      const int64_t o = block / blocks, first = block % blocks * width,
-                    last = kOne ? 1 : std::min(inner, first + width);
+      const int64_t o = block / blocks, first = block % blocks * width, last = std::min(inner, first + width);
       T* to = y + o * rows * inner;
       if (blocks == 1) {
         std::fill_n(to, rows * inner, T{});

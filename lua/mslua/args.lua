@@ -40,11 +40,12 @@ end
 ---@param v any
 function M.is_list(v)
   if not is_unnamed(v) then return false end
-  local count, last = 0, 0
-  for key in pairs(v) do
-    count, last = count + 1, math.max(last, key)
+  local place = 0
+  for _ in pairs(v) do
+    place = place + 1
+    if v[place] == nil then return false end
   end
-  return count == last and (count == 0 or v[1] ~= nil)
+  return true
 end
 
 --- The place of the first nil before another element, of a table with or without string keys; nil: there is none.

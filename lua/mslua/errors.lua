@@ -50,11 +50,8 @@ function M.show(value)
     if type(value) ~= "table" or not text:find "\n" and not text:find "^table: 0x" then return text end
     return class_name_of(value) or "a table"
   end
-  local items, last = {}, #value
-  for key in pairs(value) do
-    if type(key) == "number" and key == math.floor(key) then last = math.max(last, key) end
-  end
-  for i = 1, last do
+  local items = {}
+  for i = 1, table.maxn(value) do
     if i > 8 then
       items[i] = "..."
       break

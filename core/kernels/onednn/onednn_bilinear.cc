@@ -17,14 +17,14 @@ bool CopyOverflows(const Convolution& c) {
 }
 
 // Whether the convolution takes less time in oneDNN's blocks of 8 channels, the images' copies into them and back
-// included. With vectors of 256 bits oneDNN 2.6.3 needs 1.05 to 1.5 times as long for many channels that are last as
+// included. With vectors of 256 bits oneDNN 2.6.3 needs 0.95 to 1.5 times as long for many channels that are last as
 // for blocks; with AVX-512, for few channels and for windows of one pixel the copies cost more than is gained.
 // (bench/results/training.md, "What was tried")
 bool FasterInBlocks(const Convolution& c, DType t) {
-  constexpr int64_t kBlock = 8, kBlocksOfGroup = 2, kChannels = 96;
+  constexpr int64_t kBlock = 8, kChannelsOfGroup = 16, kChannels = 96;
   const int64_t in = c.in_per_group(), out = c.out_per_group();
   return t == DType::kF32 && !HasVectorsOf512() && c.window.size[0] * c.window.size[1] > 1 && in % kBlock == 0 &&
-         out % kBlock == 0 && std::min(in, out) >= kBlocksOfGroup * kBlock && c.x.c + c.y.c >= kChannels;
+         out % kBlock == 0 && std::min(in, out) >= kChannelsOfGroup && c.x.c + c.y.c >= kChannels;
 }
 
 // The three operands in mslua's memory and as the primitive gets to choose them: images that are channels-last stay
