@@ -567,11 +567,13 @@ class Resume : public ::testing::Test {
   std::vector<std::string> Part(int ranks, bool second, Training t) {
     t.before += absl::StrCat(" core.options.fast_dev_run = nil core.options.out = '", folder_, "'",
                              second ? " core.options.resume = 'last'" : "");
-    t.callbacks = ", ms.ModelCheckpoint {prefix = 'net', config = ms.CheckpointConfig {save_checkpoint_steps = 100}}";
+    t.callbacks = absl::StrCat(", ms.ModelCheckpoint {prefix = 'net', config = ms.CheckpointConfig {",
+                               "save_checkpoint_steps = ", save_steps_, "}}");
     if (!second) t.max_steps = 13;
     return Train(ranks, t);
   }
   std::string folder_;
+  int save_steps_ = 100;
 };
 
 // Whatever ranks saved, whatever ranks resume, with sharded state or without.
@@ -607,8 +609,9 @@ TEST_F(Resume, OnAnyNumberOfRanks) {
 }
 
 // 48 samples: 3 ranks make one step of 30 an epoch, 2 ranks two steps of 20. The 13 steps of 3 ranks are 13 epochs,
-// those of 2 ranks six and a half.
+// those of 2 ranks six and a half. The checkpoint is that of step 13: its epoch's end is still to come.
 TEST_F(Resume, AnEpochWhoseStepsAreAllMadeIsOver) {
+  save_steps_ = 13;
   Training t;
   t.before =
       "ds = ms.dataset.NumpySlicesDataset({x, y}, {column_names = {'x', 'y'}}):shuffle(48)"
