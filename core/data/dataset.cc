@@ -24,6 +24,7 @@ const char* Name(const Op& op) {
   static_assert(std::size(kNames) == std::variant_size_v<Op>);
   const auto* batch = std::get_if<BatchOp>(&op);
   if (batch != nullptr && batch->buckets != nullptr) return "bucket_batch_by_length";
+  if (batch != nullptr && !batch->padding.empty()) return "padded_batch";
   return kNames[op.index()];
 }
 

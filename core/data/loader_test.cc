@@ -551,7 +551,7 @@ TEST(LoaderTest, PaddedBatchesHaveClearErrors) {
   EXPECT_THAT(error({{"tokens", {{4, 1}, 0}}}), HasSubstr("its pad_info has 2 dimensions"));
   EXPECT_THAT(error({{"tokens", {{0}, 0}}}), HasSubstr("expected sizes of at least 1, got 0"));
   EXPECT_THAT(error({{"tokens", {{4}, 0.5}}}), HasSubstr("expected a pad value of that type, got 0.5"));
-  EXPECT_THAT(error({{"tokns", {{4}, 0}}}), HasSubstr("batch: no column 'tokns'; there are tokens, pixels"));
+  EXPECT_THAT(error({{"tokns", {{4}, 0}}}), HasSubstr("padded_batch: no column 'tokns'; there are tokens, pixels"));
   EXPECT_THAT(error({}), HasSubstr("all must be alike, but for columns that pad_info of padded_batch"));
   EXPECT_THAT(ErrorOf(Numbers(4).Batch({2, false, {{"x", {{3}, 0}}}}).Map({{Rescale{2}}, {"x"}})),
               HasSubstr("map: column 'x' is padded: call map before the batches are made"));

@@ -69,8 +69,9 @@ class PicturesReader : public Reader {
     }
     const Shape& want = columns_[0].type.shape;
     if ((want[0] >= 0 && want[0] != height) || (want[1] >= 0 && want[1] != width)) {
+      const auto text = [](int64_t size) { return size < 0 ? "any" : absl::StrCat(size); };
       return absl::DataLossError(absl::StrCat(path, " has ", height, "x", width, " pixels (height x width), expected ",
-                                              want[0], "x", want[1]));
+                                              text(want[0]), "x", text(want[1])));
     }
     if (channels_ == 1) {
       uint8_t* p = buffers->pixels.data();
