@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "core/base/text.h"
 #include "core/optim/registry.h"
 #include "lua/limits_lua.h"
@@ -164,6 +165,17 @@ StatusOr<int> ListOptimizers(lua_State* L, Session&) {
   return 1;
 }
 
+// core.optimizer_problem(kind, settings): what is wrong with the settings together; nil: nothing
+StatusOr<int> FindProblem(lua_State* L, Session&) {
+  ASSIGN_OR_RETURN(const std::string kind, ReadString(L, 1, "kind"));
+  const OptimizerDef* const def = FindOptimizer(kind);
+  if (def == nullptr) return absl::InvalidArgumentError(absl::StrCat("there is no optimizer '", kind, "'"));
+  const auto settings = ReadSettings(L, 2, *def, "");
+  if (settings.ok()) return 0;
+  PushString(L, absl::StripPrefix(settings.status().message(), ": "));
+  return 1;
+}
+
 // core.optimizer_history()
 StatusOr<int> MakeHistory(lua_State* L, Session&) {
   PushObject<std::shared_ptr<OptimizerHistory>>(L, std::make_shared<OptimizerHistory>());
@@ -198,7 +210,9 @@ Status ReadOptimizerRule(lua_State* L, int index, OptimizerRule* rule) {
 void OpenOptimizers(lua_State* L) {
   NewKind<std::shared_ptr<OptimizerHistory>>(L);
   lua_pop(L, 1);
-  SetFunctions(L, {{"optimizers", Entry<ListOptimizers>}, {"optimizer_history", Entry<MakeHistory>}});
+  SetFunctions(L, {{"optimizers", Entry<ListOptimizers>},
+                   {"optimizer_problem", Entry<FindProblem>},
+                   {"optimizer_history", Entry<MakeHistory>}});
 }
 
 }  // namespace mslua

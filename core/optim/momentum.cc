@@ -11,7 +11,7 @@ MSLUA_OPTIMIZER(momentum) {
   def.WeightDecay().LossScale().Bool("use_nesterov", false, "the step looks one velocity ahead", "nesterov");
   def.Check([](const Attrs& s) -> Status {
     if (s.Bool("nesterov") && s.Float("momentum") == 0)
-      return absl::InvalidArgumentError("nesterov needs a momentum and no dampening");
+      return absl::InvalidArgumentError("use_nesterov needs a momentum above 0");
     return absl::OkStatus();
   });
   def.Update(

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "core/schedule/define.h"
@@ -11,7 +12,9 @@ MSLUA_SCHEDULE(polynomial_decay_lr) {
   def.Steps();
   def.Field({"decay_epoch", ScheduleField::Kind::kInteger, "epochs of the decay; nil: all", AtLeast(1), {}, true, ""});
   def.Number("power", 1, Above(0), "1: linear");
-  def.Highest("learning_rate").Rate([](const ScheduleSettings& s, int64_t step) {
+  def.Highest(
+      [](const ScheduleSettings& s) { return std::max(s.Number("learning_rate"), s.Number("end_learning_rate")); });
+  def.Rate([](const ScheduleSettings& s, int64_t step) {
     const double high = s.Number("learning_rate"), low = s.Number("end_learning_rate");
     return (high - low) * std::pow(1 - ShareOfEpochs(s, step), s.Number("power")) + low;
   });

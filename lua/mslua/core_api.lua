@@ -274,6 +274,12 @@ function core.optimizers() end
 
 ---@class OptimizerHistory: userdata the steps and updates that an optimizer has made
 
+---What is wrong with the settings of an optimizer together, nil: nothing.
+---@param kind string
+---@param settings table
+---@return string?
+function core.optimizer_problem(kind, settings) end
+
 ---The history of an optimizer that has done nothing yet. Graphs that are built with the same one share the optimizer's
 ---state; what runs them counts on.
 ---@return OptimizerHistory

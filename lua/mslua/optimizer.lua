@@ -37,6 +37,8 @@ local function selector(name, v)
     if not parameter.is(p) then
       errors.fail("%s: params[%d]: expected a Parameter or a group { params = ..., weight_decay = ... }, got %s",
         name, i, errors.show(p))
+    elseif set[p] then
+      errors.fail("%s: params[%d]: parameter '%s' is listed twice", name, i, p.name)
     end
     set[p] = true
   end
@@ -45,10 +47,17 @@ end
 
 M.selector = selector
 
+-- What is wrong with a number, or numbers, of which none may be infinite.
+local function check_finite(v)
+  for _, number in ipairs(type(v) == "table" and v or { v }) do
+    if number == math.huge or number == -math.huge then return ("expected a finite number, got %g"):format(number) end
+  end
+end
+
 local group_fields = {
   { "params", "list|function|string", required = true },
-  { "weight_decay", "number", min = 0 },
-  { "lr", "number", min = 0 },
+  { "weight_decay", "number", min = 0, check = check_finite },
+  { "lr", "number", min = 0, check = check_finite },
 }
 
 -- The groups, selectors made; one group when there are none.
@@ -59,6 +68,10 @@ local function groups_of(name, params)
   end
   local groups = {}
   for i, group in ipairs(params) do
+    if type(group) ~= "table" or getmetatable(group) then
+      errors.fail("%s: params[%d]: expected a group { params = ..., weight_decay = ... }, as params[1] is one, got %s",
+        name, i, errors.show(group))
+    end
     local a = args.check(group_fields, group, function(what) errors.fail("%s: params[%d]: %s", name, i, what) end)
     groups[i] = { select = selector(name, a.params), weight_decay = a.weight_decay, lr = a.lr,
       list = type(a.params) == "table" and a.params or nil, pattern = type(a.params) == "string" and a.params or nil }
@@ -151,15 +164,18 @@ local function check_rate(v)
   if type(v) == "number" and (v < 0 or v == math.huge) then
     return ("expected a finite number, at least 0, got %g"):format(v)
   end
-  if args.is_list(v) then return args.problem({ "", "numbers", min = 0 }, v) end
+  if args.is_list(v) then return args.problem({ "", "numbers", min = 0, check = check_finite }, v) end
 end
 
 -- Numbers of a list: as many as there are settings.
 local function check_count(n)
   return function(v)
     if #v ~= n then return ("expected %d numbers, got %d"):format(n, #v) end
+    return check_finite(v)
   end
 end
+
+local checks = { rate = check_rate, number = check_finite, weight_decay = check_finite, loss_scale = check_finite }
 
 -- kind of a field in C++ -> kinds of mslua.args
 local field_kinds = {
@@ -179,14 +195,13 @@ local function fields_of(info)
   for i, f in ipairs(info.fields) do
     fields[i] = {
       f.name, field_kinds[f.kind], f.default, required = is_required(f), min = f.min, above = f.above, max = f.max,
-      below = f.below, doc = f.doc, check = f.kind == "rate" and check_rate
-        or f.kind == "numbers" and check_count(#f.settings) or nil,
+      below = f.below, doc = f.doc, check = f.kind == "numbers" and check_count(#f.settings) or checks[f.kind],
     }
   end
   return fields
 end
 
--- The settings among checked arguments, by their names in C++.
+-- The settings among checked arguments, by their names in C++; an error where they do not go together.
 local function settings_of(info, a)
   local settings = {}
   for _, f in ipairs(info.fields) do
@@ -196,6 +211,8 @@ local function settings_of(info, a)
       settings[setting] = v
     end
   end
+  local problem = core.optimizer_problem(info.kind, settings)
+  if problem then errors.fail("%s: %s", info.class, problem) end
   return settings
 end
 
@@ -306,8 +323,8 @@ function Optimizer:bind_list(parameters)
     end
     if group.lr then
       if not self.schedule or self.schedule.value == 0 then
-        errors.fail("%s: params[%d]: lr, a share of learning_rate, needs one %s", self.class_name, i,
-          self.schedule and "above 0" or "that is no function")
+        errors.fail_at({ "optimizer" }, "%s: params[%d]: lr, a share of learning_rate, needs one %s", self.class_name,
+          i, self.schedule and "above 0" or "that is no function")
       end
       groups[i].lr_scale = group.lr / self.schedule.value
     end

@@ -379,8 +379,18 @@ check.case("optimizers that make no sense", function()
     function() nn.LARS(nn.LARS(nn.SGD())) end)
   local p = ms.Parameter(ms.ones { 2 }, "warm")
   check.fails_here("warmup_init needs relative_step", function()
-    nn.Adafactor { params = { p }, warmup_init = true, relative_step = false } ({ ms.ones { 2 } }, { p })
+    nn.Adafactor { params = { p }, warmup_init = true, relative_step = false }
   end)
+  check.fails_here("Momentum: use_nesterov needs a momentum above 0",
+    function() nn.Momentum { learning_rate = 1, momentum = 0, use_nesterov = true } end)
+  check.fails_here("weight_decay: expected a finite number, got inf",
+    function() nn.SGD { weight_decay = math.huge } end)
+  check.fails_here("momentum: expected a finite number, got inf", function() nn.SGD { momentum = math.huge } end)
+  check.fails_here("learning_rate: expected a finite number, got inf",
+    function() nn.SGD { learning_rate = { 1, math.huge } } end)
+  check.fails_here("params[2]: parameter 'warm' is listed twice", function() nn.SGD { params = { p, p } } end)
+  check.fails_here("SGD: params[2]: expected a group { params = ..., weight_decay = ... }, as params[1] is one, got",
+    function() nn.SGD { params = { { params = { p } }, p } } end)
   check.fails_here("did you mean 'Adafactor'?", function() return nn.Adafacter end)
   check.fails_here("there is no ms.nn.AdaFactor: ms.nn.Adafactor", function() return nn.AdaFactor end)
 end)

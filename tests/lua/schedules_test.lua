@@ -58,6 +58,12 @@ check.case("decays by an exponent or a quotient", function()
   check.near(rates(nn.inverse_decay_lr(1, 0.5, 3), 3), { 1, 1 / 1.5, 0.5 }, 1e-12)
 end)
 
+check.case("the highest rate of schedules that rise", function()
+  check.equal(nn.polynomial_decay_lr(0.1, 0.4, 6).value, 0.4)
+  check.near(nn.exponential_decay_lr(0.1, 2, 4).value, 0.8, 1e-12)
+  check.equal(nn.exponential_decay_lr(0.1, 0.5, 4).value, 0.1)
+end)
+
 check.case("schedules that make no sense", function()
   check.fails_here("ascending", function() nn.piecewise_constant_lr({ 2, 2 }, { 1, 1 }) end)
   check.fails_here("2 milestones and 1 learning_rates", function() nn.piecewise_constant_lr({ 2, 3 }, { 1 }) end)

@@ -18,12 +18,14 @@ ScheduleDef DecaySchedule(std::string function, const std::string& formula, std:
   def.Integer("decay_epoch", 1, AtLeast(1), "epochs of a decay by decay_rate");
   def.Field(
       {"is_stair", ScheduleField::Kind::kBool, "change the rate at the end of a decay alone", {}, {0}, false, ""});
-  def.Highest("learning_rate").Rate([factor = std::move(factor)](const ScheduleSettings& s, int64_t step) {
+  const auto rate = [factor = std::move(factor)](const ScheduleSettings& s, int64_t step) {
     const int64_t epoch = std::min(step, s.Int("total_step") - 1) / s.Int("step_per_epoch");
     const double decays = static_cast<double>(epoch) / s.Number("decay_epoch");
     return s.Number("learning_rate") * factor(s.Number("decay_rate"), s.Flag("is_stair") ? std::floor(decays) : decays);
-  });
-  return def;
+  };
+  // It falls, or rises, all the way.
+  def.Highest([rate](const ScheduleSettings& s) { return std::max(rate(s, 0), rate(s, s.Int("total_step") - 1)); });
+  return def.Rate(rate);
 }
 
 }  // namespace mslua
