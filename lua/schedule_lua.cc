@@ -1,5 +1,6 @@
 #include "lua/schedule_lua.h"
 
+#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
@@ -139,6 +140,26 @@ StatusOr<int> RateAt(lua_State* L, Session&) {
 }
 
 }  // namespace
+
+StatusOr<double> CallRate(Session& session, const Callback& rate, int64_t step, int64_t epoch) {
+  lua_State* const L = session.lua();
+  const StackGuard guard(L);
+  const RunningLua running(L, rate.written());
+  rate.Push(L);
+  lua_pushnumber(L, static_cast<double>(step + 1));
+  lua_pushnumber(L, static_cast<double>(epoch));
+  RETURN_IF_ERROR(session.Call(2, 1));
+  const std::string where =
+      rate.written() == nullptr ? "" : absl::StrCat(rate.written()->file, ":", rate.written()->line, ": ");
+  if (lua_type(L, -1) != LUA_TNUMBER) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, "the learning rate's function should return a number, got ", Describe(L, -1)));
+  }
+  const double value = lua_tonumber(L, -1);
+  if (std::isfinite(value) && value >= 0) return value;
+  return absl::InvalidArgumentError(absl::StrCat(where, "the learning rate's function gave ", value, " for step ",
+                                                 step + 1, ": expected a finite number, at least 0"));
+}
 
 StatusOr<Schedule> ReadSchedule(lua_State* L, int index) {
   const StackGuard guard(L);

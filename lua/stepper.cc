@@ -91,14 +91,11 @@ StatusOr<int> StepOnce(lua_State* L, Session& session) {
   RETURN_IF_ERROR(SelectShape(s, data));
   double lr = s.lr_function.ok() ? 0 : s.schedule.At(s.history->steps);
   if (s.lr_function.ok()) {
-    s.lr_function.Push(L);
-    lua_pushnumber(L, static_cast<double>(s.history->steps + 1));
-    lua_pushnumber(L, 1);
-    RETURN_IF_ERROR(session.Call(2, 1));
-    ASSIGN_OR_RETURN(lr, ReadNumber(L, -1, "the learning rate's function should return a number"));
+    ASSIGN_OR_RETURN(lr, CallRate(session, s.lr_function, s.history->steps, /*epoch=*/1));
     // It may follow from a loss, of which each rank has its own.
     if (s.together != nullptr) RETURN_IF_ERROR(ShareNumber(*s.together, &lr, "the learning rate"));
   }
+  lr = s.history->Reduced(lr);
   // A step need not read these: SGD knows no number of the step.
   for (const auto& [name, value] : {std::make_pair("lr", lr), {"step", static_cast<double>(s.history->updates)}}) {
     const auto& names = s.executable->inputs();
@@ -107,8 +104,7 @@ StatusOr<int> StepOnce(lua_State* L, Session& session) {
   }
   RETURN_IF_ERROR(s.executable->Run());
   if (!s.prints.empty()) WritePrints(s.prints, *s.executable, session.prefix);
-  ++s.history->steps;
-  ++s.history->updates;
+  s.history->Count(1, 1, s.graph->ema);
   // An update of given gradients has no loss.
   if (!graph.outputs[0].updates.empty()) return 0;
   const TensorView loss = s.executable->Output(0);

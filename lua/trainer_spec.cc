@@ -110,20 +110,6 @@ StatusOr<FinishedMetrics> FinishMetrics(Session& session, const Callback& finish
   return finished;
 }
 
-// The learning rate by a Lua function of step and epoch, from 1.
-StatusOr<double> CallRate(Session& session, const Callback& rate, int64_t step, int64_t epoch) {
-  lua_State* const L = session.lua();
-  const StackGuard guard(L);
-  rate.Push(L);
-  lua_pushnumber(L, static_cast<double>(step + 1));
-  lua_pushnumber(L, static_cast<double>(epoch));
-  RETURN_IF_ERROR(session.Call(2, 1));
-  ASSIGN_OR_RETURN(const double value, ReadNumber(L, -1, "the learning rate's function should return a number"));
-  if (std::isfinite(value) && value >= 0) return value;
-  return absl::InvalidArgumentError(absl::StrCat("the learning rate's function gave ", value, " for step ", step + 1,
-                                                 ": expected a finite number, at least 0"));
-}
-
 Status ReadCheckpointSpec(lua_State* L, int index, TrainingSpec* t) {
   RETURN_IF_ERROR(CheckFields(L, index, "checkpoint",
                               {"prefix", "directory", "steps", "seconds", "keep_max", "keep_minutes", "integrated",

@@ -277,6 +277,7 @@ Status Training::MakeTrainer() {
   ASSIGN_OR_RETURN(std::vector<ScheduledScalar> scalars, Scalars());
   TrainerOptions options = spec_.options;
   options.rows = GlobalRows();
+  options.ema = spec_.graph->ema;
   if (together() != nullptr) options.agree = [this](bool stop) { return AgreeToStop(stop); };
   options.done = [this] { return progress().stopped; };
   ASSIGN_OR_RETURN(trainer_,
@@ -357,7 +358,7 @@ StatusOr<std::vector<ScheduledScalar>> Training::Scalars() {
     ScheduledScalar scalar;
     scalar.input = rate.input;
     scalar.schedule = rate.schedule;
-    if (spec_.plateau) scalar.factor = [this] { return plateau_ == nullptr ? 1 : plateau_->scale(); };
+    scalar.is_rate = true;
     if (rate.function) scalar.user = [this, &rate](int64_t step) { return RateOf(rate, step); };
     scalars.push_back(std::move(scalar));
   }
@@ -582,13 +583,27 @@ Status Training::AddCheckpoints() {
   return absl::OkStatus();
 }
 
-Monitor Training::MonitorOf(const TrainingSpec::Watch& watch, const char* owner, const char* key) {
-  return Monitor(&progress(), watch.monitor, spec_.has_eval, watch.min_delta, watch.mode == "min", owner, key);
+// Data parallel ranks have a loss each, of their rows.
+bool Training::WatchesOwnLosses(const TrainingSpec::Watch& watch) const {
+  return together() != nullptr && !spec_.graph->sharded && !absl::StartsWith(watch.monitor, "eval_");
 }
 
-// They decide by rank 0's values, which a checkpoint remembers.
+Monitor Training::MonitorOf(const TrainingSpec::Watch& watch, const char* owner, const char* key) {
+  Monitor::Mean mean;
+  if (WatchesOwnLosses(watch)) {
+    mean = [this](double mine) -> StatusOr<double> {
+      RETURN_IF_ERROR(SumOverRanks(*together(), absl::MakeSpan(&mine, 1), "the loss that is watched"));
+      return mine / together()->size();
+    };
+  }
+  return Monitor(&progress(), watch.monitor, spec_.has_eval, watch.min_delta, watch.mode == "min", owner, key,
+                 std::move(mean));
+}
+
+// They decide by rank 0's values of evaluations, which a checkpoint remembers.
 void Training::AddWatchers() {
-  if (spec_.early_stopping && first()) {  // the others stop when it does
+  // The others stop when the first rank does.
+  if (spec_.early_stopping && (first() || WatchesOwnLosses(*spec_.early_stopping))) {
     early_stopping_ = Add(std::make_unique<EarlyStoppingHook>(
         &progress(), MonitorOf(*spec_.early_stopping, "EarlyStopping", EarlyStoppingHook::kKey),
         spec_.early_stopping->patience));
@@ -602,9 +617,8 @@ void Training::AddWatchers() {
       return of_first;
     };
   }
-  plateau_ =
-      Add(std::make_unique<PlateauHook>(&progress(), MonitorOf(*spec_.plateau, "ReduceLROnPlateau", PlateauHook::kKey),
-                                        spec_.plateau_options, std::move(share)));
+  Add(std::make_unique<PlateauHook>(&progress(), MonitorOf(*spec_.plateau, "ReduceLROnPlateau", PlateauHook::kKey),
+                                    spec_.plateau_options, std::move(share)));
 }
 
 Status Training::KeepTurns() {

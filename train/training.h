@@ -65,6 +65,7 @@ class Training {
   void AddWatchers();
   template <typename Hook>
   Hook* Add(std::unique_ptr<Hook> hook);
+  bool WatchesOwnLosses(const TrainingSpec::Watch& watch) const;
   Monitor MonitorOf(const TrainingSpec::Watch& watch, const char* owner, const char* key);
   void RecordMatrices(const FinishedMetrics& finished) const;
   void RecordSamples(const std::vector<std::string>& labels) const;
@@ -109,7 +110,6 @@ class Training {
   std::string lineage_;
   EvalHook* eval_hook_ = nullptr;
   EarlyStoppingHook* early_stopping_ = nullptr;
-  PlateauHook* plateau_ = nullptr;
   UserHook* user_hook_ = nullptr;
   std::unique_ptr<endpoint::Endpoint> endpoint_;  // null: nobody can attach
 };

@@ -537,12 +537,18 @@ void Clip(Trace& trace, const TrainSpec& spec, const std::string& suffix, const 
 namespace {
 
 // Averages count the optimizer's updates from the first one.
-Status CheckAverages(const RankState& state, const TrainSpec& spec) {
-  if (spec.ema == 0 || spec.history == nullptr || spec.history->updates == 0) return absl::OkStatus();
-  if (AverageOf(state, spec.history, *spec.parameters[0]) != nullptr) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("ema: the optimizer has made ", spec.history->updates,
-                   " updates without averages: give ema from its first training on, or make a new optimizer"));
+Status CheckAverages(const TrainSpec& spec) {
+  if (spec.ema == 0 || spec.history == nullptr) return absl::OkStatus();
+  const OptimizerHistory& history = *spec.history;
+  if (history.averaged < history.updates) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("ema: the optimizer has made ", history.updates - history.averaged,
+                     " updates without averages: give ema in each of its trainings, or make a new optimizer"));
+  }
+  if (history.averaged == 0 || history.ema == spec.ema) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("ema: the optimizer's averages have the decay ", history.ema,
+                                                    ", this training asks for ", spec.ema,
+                                                    ": give the same one, or make a new optimizer"));
 }
 
 // A whole step on the columns: forward, backward, update, and their outputs, whose names end with `suffix`.
@@ -553,7 +559,7 @@ struct EmittedStep {
 
 StatusOr<EmittedStep> EmitStep(RankState& state, Trace& trace, const TrainSpec& spec, const ForwardFn& forward,
                                const std::vector<Value>& columns, const std::string& suffix) {
-  RETURN_IF_ERROR(CheckAverages(state, spec));
+  RETURN_IF_ERROR(CheckAverages(spec));
   GlobalView* const view = spec.sharded ? state.view.get() : nullptr;
   GraphBuilder& g = trace.g();
   EmittedStep step;
@@ -600,6 +606,7 @@ StatusOr<TrainGraph> BuildTrainGraph(RankState& state, Trace& trace, const Train
         absl::StrCat(OptionsText(spec), "pipeline_stages ", view == nullptr ? 1 : view->stages(), "\n", result.traced);
   }
   out.step.clips_norm = spec.clip == "norm";
+  out.step.ema = spec.ema;
   ASSIGN_OR_RETURN(out.idle, IdleParameters(spec, result.flows));
   return out;
 }
@@ -658,6 +665,7 @@ StatusOr<TrainGraph> BuildStepsGraph(RankState& state, Trace& trace, const std::
     PlaceRandomRows(g.graph(), static_cast<int64_t>(first.aggregation.ranks.size()), state.rank);
   ASSIGN_OR_RETURN(out.step, FinishTrace(trace));
   out.step.common = std::move(common);
+  out.step.ema = first.ema;
   out.step.clips_norm =
       std::any_of(steps.begin(), steps.end(), [](const NamedStep& step) { return step.spec.clip == "norm"; });
   return out;

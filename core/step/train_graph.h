@@ -67,6 +67,7 @@ struct StepGraph {
   std::string common;
   bool sharded = false;     // by the rank's view
   bool clips_norm = false;  // a training step scales gradients down by their norm, the output "grad_norm"
+  double ema = 0;           // the decay of the averages that a training step updates; 0: it has none
   // Where the data has batches of several shapes, this graph is for the first of them, and these for the others; with
   // the same parameters and updates. `share`: which part of the batches has a graph's shape.
   std::vector<StepGraph> other_shapes;

@@ -12,6 +12,9 @@ StatusOr<Monitor::Verdict> Monitor::Judge() {
   if (v == nullptr)
     return absl::InvalidArgumentError(absl::StrCat(owner_, ": nothing called '", name_, "' was measured"));
   now_ = *v;
+  if (mean_) {
+    ASSIGN_OR_RETURN(now_, mean_(now_));
+  }
   if (!(sign_ * now_ < best_ - min_delta_)) return Verdict::kNotBetter;
   best_ = sign_ * now_;
   return Verdict::kBetter;

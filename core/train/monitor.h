@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cmath>
+#include <functional>
 #include <string>
 
 #include "core/train/progress.h"
@@ -11,18 +12,23 @@ namespace mslua {
 
 class Monitor {
  public:
+  // Of a number of this rank, the mean of the ranks that train together, each of which asks for it.
+  using Mean = std::function<StatusOr<double>(double)>;
+
   // `name`: of Progress::found; `evaluated`: the training evaluates, which may be less often than it ends an epoch. An
   // improvement is a change by more than `min_delta`; `smaller`: downwards. NaN is no improvement. `owner`: the
-  // callback that watches, for messages, and `key`: what its counters begin with.
+  // callback that watches, for messages, and `key`: what its counters begin with. `mean`: empty where all ranks have
+  // the same number.
   Monitor(Progress* progress, std::string name, bool evaluated, double min_delta, bool smaller, std::string owner,
-          std::string key)
+          std::string key, Mean mean)
       : progress_(progress),
         name_(std::move(name)),
         evaluated_(evaluated),
         min_delta_(min_delta),
         sign_(smaller ? 1 : -1),
         owner_(std::move(owner)),
-        key_(std::move(key)) {}
+        key_(std::move(key)),
+        mean_(std::move(mean)) {}
 
   enum class Verdict { kNothingNew, kBetter, kNotBetter };
   // Of an epoch that ends. kNothingNew: it had no evaluation. InvalidArgument: nothing of that name was measured.
@@ -43,6 +49,7 @@ class Monitor {
   const double min_delta_;
   const double sign_;
   const std::string owner_, key_;
+  const Mean mean_;
   double best_ = HUGE_VAL, now_ = 0;
   int64_t judged_ = 0;  // evaluations
 };

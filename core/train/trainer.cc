@@ -240,7 +240,9 @@ void Trainer::ReplaceExecutable(Executable* executable) {
 }
 
 OptimizerHistory Trainer::history() const {
-  return {options_.before.steps + state_.step, options_.before.updates + state_.step - skipped_};
+  OptimizerHistory done = options_.before;
+  done.Count(state_.step, state_.step - skipped_, options_.ema);
+  return done;
 }
 
 void Trainer::ApplyLater() {
@@ -260,15 +262,12 @@ Status Trainer::SetScalars() {
   for (size_t i = 0; i < scalars_.size(); ++i) {
     double value = overrides_[i];
     if (std::isnan(value)) {
-      const double factor = scalars_[i].factor ? scalars_[i].factor() : 1;
       if (scalars_[i].user) {
         ASSIGN_OR_RETURN(value, scalars_[i].user(done.steps));
       } else {
-        // A constant rate is set once.
-        if (scalars_[i].schedule.is_constant() && current_[i] == scalars_[i].schedule.constant * factor) continue;
         value = scalars_[i].schedule.At(done.steps);
       }
-      value *= factor;
+      if (scalars_[i].is_rate) value = done.Reduced(value);
     }
     if (value == current_[i]) continue;
     current_[i] = value;

@@ -89,6 +89,7 @@ struct TrainerOptions {
   int64_t rows = 0;  // of the batches of all ranks together, remembered by checkpoints; 0: not known
   // Of the optimizer, before this training: schedules, the input "step" and kUpdates continue from there.
   OptimizerHistory before;
+  double ema = 0;  // the decay of the averages that a step updates; 0: it has none
   // Ranks that train one network stop at the same step. After each step and epoch, and where a training resumes:
   // whether this rank should stop goes in, whether any should comes out. Empty: this rank's own business.
   std::function<StatusOr<bool>(bool stop)> agree;
@@ -102,7 +103,7 @@ struct ScheduledScalar {
   Schedule schedule;
   // A user's function instead, called between steps; `step` counts from 0, with those of the optimizer's history.
   std::function<StatusOr<double>(int64_t step)> user;
-  std::function<double()> factor;  // of the value, asked before each step; empty: 1
+  bool is_rate = false;  // a learning rate, which ReduceRates concerns
 };
 
 // The scalar input of a step that counts the updates made before it: steps that a loss scale skipped are left out.
@@ -151,6 +152,12 @@ class Trainer {
   const TrainState& state() const { return state_; }
   // Of the optimizer, with this training's steps.
   OptimizerHistory history() const;
+  // From the next step on the learning rates are those of their schedules times `scale`, and not reduced below `least`.
+  void ReduceRates(double scale, double least) {
+    options_.before.rate_scale = scale;
+    options_.before.least_rate = least;
+  }
+  double rate_scale() const { return options_.before.rate_scale; }
   // The step that was just made updated nothing. Checkpoints remember how many did.
   void CountSkippedStep() { ++skipped_; }
   // Overrides a scheduled scalar from the next step on (".set lr"), or once `at` steps are done; NaN gives it back to

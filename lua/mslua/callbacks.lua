@@ -204,7 +204,8 @@ end
 M.EarlyStopping = Callback:extend "EarlyStopping"
 
 local monitor = { "monitor", "string", "eval_loss",
-  doc = 'the number that is watched: "loss", or "eval_" and the name of a metric, "eval_top1"' }
+  doc = 'the number that is watched: "loss" (of data parallel ranks the mean of theirs), or "eval_" and the name of a '
+    .. 'metric, "eval_top1"' }
 local mode = { "mode", "string", "auto", choices = { "auto", "min", "max" },
   doc = '"min": less is better; "max": more is better; "auto": "min" of a name that ends in loss or perplexity, else '
     .. '"max"' }
@@ -247,8 +248,8 @@ local bind_plateau = args.signature("ReduceLROnPlateau", M.plateau_fields)
 
 --- Multiplies the learning rate by `factor` at the end of an epoch when `monitor` has not improved by more than
 --- min_delta for `patience` epochs, and again after as many; the `cooldown` epochs after a reduction do not count. The
---- rate of the optimizer's schedule is multiplied, and not reduced below min_lr. mode as EarlyStopping's. (MindSpore's,
---- with its defaults.)
+--- rate of the optimizer's schedule is multiplied, and not reduced below min_lr; a later training with the optimizer
+--- continues with what it was reduced to. mode as EarlyStopping's. (MindSpore's, with its defaults.)
 function M.ReduceLROnPlateau:init(...)
   local a = bind_plateau(...)
   self.spec = watch(a)

@@ -64,6 +64,27 @@ check.case("ReduceLROnPlateau multiplies the rate where nothing improves", funct
     { 10, 9, 8, 7, 6, 0.5, 0.4, 0.3, 0.2, 0.01 })
 end)
 
+check.case("ReduceLROnPlateau reduces no rate below min_lr, and leaves one that is below it", function()
+  check.equal(rates_with(0, { 1, 1, 1, 1, 0.3, 0.3, 0.3, 0.1, 0.1, 0.1 }, { factor = 0.5, patience = 2, min_lr = 0.2 }),
+    { 1, 1, 1, 0.5, 0.2, 0.2, 0.2, 0.1, 0.1, 0.1 })
+end)
+
+check.case("what ReduceLROnPlateau has reduced stays so for the optimizer's later steps", function()
+  local rates, Rates = {}, ms.Callback:extend "Rates"
+  function Rates:on_train_step_end(context) rates[#rates + 1] = tonumber(("%.6g"):format(context.lr)) end
+  local net, optimizer = Falling(), nn.SGD { learning_rate = 1 }
+  local model = ms.Model(net, { loss_fn = function(output) return output:mean() * 0 end, optimizer = optimizer })
+  local plateau = ms.ReduceLROnPlateau { monitor = "loss", factor = 0.5, patience = 2, min_lr = 0.3 }
+  model:train(4, data, { callbacks = { Rates(), plateau } })
+  model:train(3, data, { callbacks = { Rates(), plateau } })
+  model:train(1, data, { callbacks = { Rates() } })
+  check.equal(rates, { 1, 1, 1, 0.5, 0.5, 0.5, 0.5, 0.3 })
+  local before = net.w.value:totable()[1]
+  nn.TrainOneStepCell(nn.WithLossCell(net, function(output) return output:sum() end), optimizer)(
+    ms.zeros { 1, 1 }, ms.zeros { 1 })
+  check.near(net.w.value:totable()[1], before - 0.3, 1e-6)
+end)
+
 check.case("ReduceLROnPlateau leaves a rate that improves the loss", function()
   local constant = {}
   for i = 1, 10 do constant[i] = 0.1 end

@@ -100,6 +100,13 @@ check.case("averages begin with the optimizer", function()
   model:train(1, data(ms.float64))
   check.fails("the optimizer has made 2 updates without averages",
     function() model:train(1, data(ms.float64), { ema = decay }) end)
+  local second = model_of(Net("e", ms.float64))
+  second:train(1, data(ms.float64), { ema = decay })
+  check.fails("averages have the decay 0.8, this training asks for 0.9",
+    function() second:train(1, data(ms.float64), { ema = 0.9 }) end)
+  second:train(1, data(ms.float64))
+  check.fails("the optimizer has made 2 updates without averages",
+    function() second:train(1, data(ms.float64), { ema = decay }) end)
   check.fails("train: ema: expected a number, above 0 and below 1, got 1",
     function() model:train(1, data(ms.float64), { ema = 1 }) end)
 end)

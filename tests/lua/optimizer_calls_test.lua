@@ -144,6 +144,23 @@ check.case("calls that make no sense", function()
   check.fails_here("its update was compiled for other parameters", function() opt({ g[2] }, { weights[2] }) end)
   check.fails_here("loss_scale = 1024 is for ms.Model",
     function() nn.SGD { params = weights, learning_rate = 1, loss_scale = 1024 }(g) end)
+  local with_loss = nn.WithLossCell(net, loss)
+  check.fails_here("TrainOneStepCell: SGD has loss_scale = 1024, which only divides gradients", function()
+    nn.TrainOneStepCell(with_loss, nn.SGD { learning_rate = 1, loss_scale = 1024 })(unpack(batches[1]))
+  end)
+end)
+
+check.case("a learning rate's function gives a finite number", function()
+  for text, value in pairs { nan = 0 / 0, inf = math.huge, ["-1"] = -1 } do
+    local net = Net("rate" .. text)
+    local opt = nn.SGD { params = net:trainable_params(), learning_rate = function() return value end }
+    check.fails_here(("the learning rate's function gave %s for step 1: expected a finite number"):format(text),
+      function() opt { ms.zeros { 2, 2 }, ms.zeros { 2 } } end)
+  end
+  local opt = nn.SGD { params = Net("rate"):trainable_params(), learning_rate = function() return "1" end }
+  check.fails_here("the learning rate's function should return a number, got", function()
+    opt { ms.zeros { 2, 2 }, ms.zeros { 2 } }
+  end)
 end)
 
 check.done()

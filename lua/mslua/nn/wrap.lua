@@ -34,9 +34,9 @@ local MOST_SHOWN = 8
 function M.report_idle(idle)
   if #idle == 0 then return end
   local shown = table.concat(idle, ", ", 1, math.min(#idle, MOST_SHOWN))
-  notice(("warning: no gradient reaches %s%s: the loss does not depend on %s, and only weight decay changes %s")
-    :format(shown, #idle > MOST_SHOWN and (" and %d more"):format(#idle - MOST_SHOWN) or "",
-      #idle == 1 and "it" or "them", #idle == 1 and "it" or "them"))
+  local what = #idle == 1 and "it" or "them"
+  notice(("warning: no gradient reaches %s%s: the loss does not depend on %s, and only weight decay, or FTRL, changes "
+    .. "%s"):format(shown, #idle > MOST_SHOWN and (" and %d more"):format(#idle - MOST_SHOWN) or "", what, what))
 end
 
 M.WithLossCell = Cell:extend "WithLossCell"
@@ -83,6 +83,11 @@ function M.TrainOneStepCell:construct(...)
     parallel_context.check_runnable "TrainOneStepCell"
     if parallel_context.stages() > 1 then
       errors.fail("TrainOneStepCell: pipeline_stages = %d: train with ms.Model", parallel_context.stages())
+    end
+    local own = self.optimizer.loss_scale
+    if own ~= 1 then
+      errors.fail("TrainOneStepCell: %s has loss_scale = %g, which only divides gradients: train with ms.Model and "
+        .. "loss_scale_manager = ms.FixedLossScaleManager(%g), or leave it out", self.optimizer.class_name, own, own)
     end
     self:_as_root()
     local parameters, spec = self.optimizer:bind(self.network)
