@@ -1,6 +1,7 @@
 #include "core/onnx/export.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -151,6 +152,26 @@ TEST(ExportTest, DimensionsThatFollowTheBatch) {
   EXPECT_EQ(model->outputs[0].shape, (std::vector<Dim>{{0, 1}, {2, 0}}));
 }
 
+TEST(ExportTest, NumbersThatFollowTheBatch) {
+  const auto ops = [](const std::function<Value(GraphBuilder&, Value, double)>& more) {
+    const auto model =
+        Export([&](GraphBuilder& g, Value y, int64_t rows) { return more(g, y, static_cast<double>(rows)); });
+    EXPECT_TRUE(model.ok()) << model.status();
+    return model.ok() ? Ops(*model) : std::vector<std::string>();
+  };
+  const auto divided = ops([](GraphBuilder& g, Value y, double rows) { return Mul(g, y, 3 / rows); });
+  EXPECT_THAT(divided, testing::Contains("Div"));
+  EXPECT_THAT(divided, testing::Contains("Shape"));
+  const auto multiplied = ops([](GraphBuilder& g, Value y, double rows) { return Mul(g, y, rows / 3); });
+  EXPECT_THAT(multiplied, testing::Contains("Shape"));
+  EXPECT_THAT(multiplied, testing::Not(testing::Contains("Div")));
+  EXPECT_THAT(ops([](GraphBuilder& g, Value y, double) {
+                const Attrs over_batch = {{"axis", std::vector<int64_t>{0}}, {"keep_dims", true}};
+                return Sub(g, y, g.Op("reduce_mean", {y}, over_batch));
+              }),
+              testing::Contains("Div"));
+}
+
 TEST(ExportTest, WhatOnnxCannotSayIsNamedWithItsLine) {
   const auto message = [](const std::function<Value(GraphBuilder&, Value, int64_t)>& more) {
     const auto model = Export(more);
@@ -158,7 +179,7 @@ TEST(ExportTest, WhatOnnxCannotSayIsNamedWithItsLine) {
     return std::string(model.status().message());
   };
   EXPECT_THAT(
-      message([](GraphBuilder& g, Value y, int64_t rows) { return Mul(g, y, 1.0 / static_cast<double>(rows)); }),
+      message([](GraphBuilder& g, Value y, int64_t rows) { return Mul(g, y, std::sqrt(static_cast<double>(rows))); }),
       HasSubstr("recipe.lua:7: export: "));
   EXPECT_THAT(message([](GraphBuilder& g, Value y, int64_t rows) {
                 for (int64_t i = 0; i < rows; ++i) y = g.Op("tanh", {y});

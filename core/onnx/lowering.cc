@@ -1,6 +1,7 @@
 #include "core/onnx/lowering.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -67,6 +68,22 @@ bool Lowering::OtherFollows(const std::string& attr) {
   const std::string &first = attrs().Str(attr), &second = other_.nodes[node_].attrs.Str(attr);
   const size_t n = std::min(first.size(), second.size());
   return first.compare(0, n, second, 0, n) == 0;
+}
+
+std::string Lowering::NumberOfBatch(const std::string& attr, DType dtype) {
+  const std::string* const bytes[] = {&attrs().Str(attr), &other_.nodes[node_].attrs.Str(attr)};
+  for (const std::string* one : bytes) {
+    if (one->size() != static_cast<size_t>(SizeOf(dtype))) return "";
+  }
+  const double v[] = {LoadAsDouble(dtype, bytes[0]->data(), 0), LoadAsDouble(dtype, bytes[1]->data(), 0)};
+  const auto near = [](double a, double b) { return std::abs(a - b) <= 1e-6 * std::abs(a); };
+  if (v[0] == 0 || !std::isfinite(v[0]) || !std::isfinite(v[1])) return "";
+  const auto rows = [&] { return Cast(batch_(), dtype); };
+  if (near(v[0] * static_cast<double>(rows_[1]), v[1] * static_cast<double>(rows_[0])))
+    return Op("Mul", {rows(), Number(v[0] / static_cast<double>(rows_[0]), dtype)});
+  if (IsFloat(dtype) && near(v[0] * static_cast<double>(rows_[0]), v[1] * static_cast<double>(rows_[1])))
+    return Op("Div", {Number(v[0] * static_cast<double>(rows_[0]), dtype), rows()});
+  return "";
 }
 
 std::vector<std::string> Lowering::OpMulti(const std::string& op, std::vector<std::string> inputs, size_t outputs,

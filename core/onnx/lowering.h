@@ -43,6 +43,9 @@ class Lowering {
   // Whether an attribute of the second trace begins with what it is in the first, or the first with the second; it says
   // no more than the dimensions then.
   bool OtherFollows(const std::string& attr);
+  // The one number of an attribute that holds the bytes of a tensor, where it is the rows of a batch times a number
+  // that both traces have, or that number divided by the rows; empty: it is neither.
+  std::string NumberOfBatch(const std::string& attr, DType dtype);
 
   // Appends a node: its output, or all of them.
   std::string Op(const std::string& op, std::vector<std::string> inputs, NamedAttrs attrs = {});

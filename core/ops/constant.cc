@@ -61,8 +61,10 @@ MSLUA_ONNX(constant) {
   bool fixed = true;
   for (const onnx::Dim& d : dims) fixed = fixed && d.rows == 0;
   if (fixed) {
-    if (!c.OtherFollows("data")) return c.Fail("a number in it is made of the size of the batch, such as x.shape[1]");
-    return c.Result(c.Tensor(c.TypeOut(), data));
+    if (c.OtherFollows("data")) return c.Result(c.Tensor(c.TypeOut(), data));
+    const std::string number = c.NumberOfBatch("data", c.TypeOut().dtype);
+    if (number.empty()) return c.Fail("a number in it is made of the size of the batch, such as x.shape[1]");
+    return c.Result(c.Reshape(number, dims));
   }
   // One number for every row, or an error.
   const size_t size = static_cast<size_t>(SizeOf(c.TypeOut().dtype));

@@ -122,7 +122,7 @@ local nn, ops = ms.nn, ms.ops
 local Net = nn.Cell:extend "Net"
 function Net:init() self.a = nn.Dense(2, 2) end
 function Net:construct(x)
-  return self.a(x) * (1 / x.shape[1])
+  return self.a(x) * x.shape[1] ^ 0.5
 end
 local function rows() return ms.dataset.NumpySlicesDataset({ ms.ones { 8, 2 }, ms.ones { 8, 2 } }):batch(4) end
 return ms.recipe { name = "bad", dataset = rows, network = function() return Net() end, loss = nn.MSELoss(),
@@ -133,9 +133,15 @@ with open("bad.lua", "w", encoding="utf-8") as out:
 mslua("train", "bad.lua", "--out", "bad", "--no-attach")
 error = mslua("export", "bad.lua", "bad.onnx", "--ckpt", "bad/ckpt", code=2).stderr
 assert "bad.lua:6: export: constant: a number in it is made of the size of the batch" in error, error
+# What is divided by the rows of a batch, as a mean over them is, holds for any batch.
+with open("mean.lua", "w", encoding="utf-8") as out:
+    out.write(BAD.replace("x.shape[1] ^ 0.5", "(1 / x.shape[1]) - ops.reduce_mean(x, 1)"))
+mslua("train", "mean.lua", "--out", "mean", "--no-attach")
+mslua("export", "mean.lua", "mean.onnx", "--ckpt", "mean/ckpt")
+check("mean.onnx")
 # Random numbers read the number of the step, which no line of the recipe names: they are named themselves.
 with open("random.lua", "w", encoding="utf-8") as out:
-    out.write(BAD.replace("(1 / x.shape[1])", "ms.rand { 2 }"))
+    out.write(BAD.replace("x.shape[1] ^ 0.5", "ms.rand { 2 }"))
 mslua("train", "random.lua", "--out", "random", "--no-attach")
 error = mslua("export", "random.lua", "random.onnx", "--ckpt", "random/ckpt", code=2).stderr
 assert re.search(r"^mslua: error: random.lua:6: export: \w+ has no ONNX form", error, re.M), error
@@ -150,7 +156,7 @@ for body, wanted in (
                                       "fix: give -1 or x.shape[1]")),
         ("self.a(x):reshape(4, -1):sum(-1, true) * ms.ones { 1, 4 }", ("f32[4,7] of f32[7,4]", "4 rows"))):
     with open("fixed.lua", "w", encoding="utf-8") as out:
-        out.write(WIDE.replace("self.a(x) * (1 / x.shape[1])", body))
+        out.write(WIDE.replace("self.a(x) * x.shape[1] ^ 0.5", body))
     mslua("train", "fixed.lua", "--out", "fixed", "--no-attach")
     error = mslua("export", "fixed.lua", "fixed.onnx", "--ckpt", "fixed/ckpt", code=2).stderr
     assert "fixed.lua:6: " in error and error.count("\n") == 1 and all(part in error for part in wanted), error
