@@ -97,6 +97,18 @@ StatusOr<std::vector<absl::string_view>> ReadTexts(lua_State* L, int index, cons
   return texts;
 }
 
+// core.tokenizer_files(path): the files that core.tokenizer would read; empty: there is none
+StatusOr<int> FilesOf(lua_State* L, Session&) {
+  ASSIGN_OR_RETURN(const std::string path, ReadString(L, 1, "tokenizer_files: path"));
+  lua_newtable(L);
+  int n = 0;
+  for (const std::string& file : Tokenizer::FilesAt(path)) {
+    PushString(L, file);
+    lua_rawseti(L, -2, ++n);
+  }
+  return 1;
+}
+
 // core.train_tokenizer(kind, texts, vocab_size, special, lowercase): the text of a tokenizer.json
 StatusOr<int> Train(lua_State* L, Session&) {
   ASSIGN_OR_RETURN(const std::string kind, ReadString(L, 1, "Tokenizer.train: kind"));
@@ -273,6 +285,7 @@ void OpenTokenizers(lua_State* L) {
   lua_pop(L, 2);
   SetFunctions(L, {{"tokenizer", Entry<Open>},
                    {"tokenizer_of_json", Entry<OfJson>},
+                   {"tokenizer_files", Entry<FilesOf>},
                    {"train_tokenizer", Entry<Train>},
                    {"read_text", Entry<ReadTextFile>},
                    {"tokenizer_encode", Entry<Encode>},

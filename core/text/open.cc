@@ -12,9 +12,27 @@ namespace mslua::text {
 
 std::vector<FormatDef> AllFormats();
 
-StatusOr<std::shared_ptr<const Tokenizer>> Tokenizer::Open(const std::string& path) {
+namespace {
+
+// In the order in which they are looked for.
+std::vector<FormatDef> SortedFormats() {
   std::vector<FormatDef> formats = AllFormats();
   std::sort(formats.begin(), formats.end(), [](const auto& a, const auto& b) { return a.order < b.order; });
+  return formats;
+}
+
+}  // namespace
+
+std::vector<std::string> Tokenizer::FilesAt(const std::string& path) {
+  for (const FormatDef& format : SortedFormats()) {
+    std::vector<std::string> files = format.find(path);
+    if (!files.empty()) return files;
+  }
+  return {};
+}
+
+StatusOr<std::shared_ptr<const Tokenizer>> Tokenizer::Open(const std::string& path) {
+  const std::vector<FormatDef> formats = SortedFormats();
   for (const FormatDef& format : formats) {
     const std::vector<std::string> files = format.find(path);
     if (files.empty()) continue;

@@ -61,6 +61,8 @@ class Tokenizer {
   // Reads a folder or a file of any format of core/text/formats. NOT_FOUND: nothing that is known lies there.
   // INVALID_ARGUMENT, DATA_LOSS: the file and what is wrong with it.
   static StatusOr<std::shared_ptr<const Tokenizer>> Open(const std::string& path);
+  // The files that Open would read; empty: there is no tokenizer.
+  static std::vector<std::string> FilesAt(const std::string& path);
   static StatusOr<std::shared_ptr<const Tokenizer>> Make(TokenizerParts parts);
 
   // Appends the ids of `text`. INVALID_ARGUMENT: the offset at which it is not UTF-8, or a character that the model has

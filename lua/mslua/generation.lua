@@ -200,16 +200,17 @@ end
 
 local M = { fields = fields }
 
--- The draws of rows `own` of all `rows`: float32 [count, #own, 1], uniform. They follow from `seed` alone, whatever
--- seed the program has, and those of the first rows are the same for any number of rows.
-local function draws_of(count, rows, own, seed)
-  local draws = core.rand({ rows, count, 1 }, "float32", "generate", seed)
-  if #own < rows then
-    local places = {}
-    for k, row in ipairs(own) do places[k] = row - 1 end
-    draws = ops.gather(draws, core.tensor(places, "int32"), 1)
+-- The draws of rows `own`: float32 [count, #own, 1], uniform. They follow from `seed` alone, whatever seed the program
+-- has; those of a row are the same for any number of rows, and begin with the same numbers for any count.
+local function draws_of(count, own, seed)
+  local numbers = {}
+  for k, row in ipairs(own) do
+    local stream = row == 1 and "generate" or "generate/" .. row
+    for i, draw in ipairs(core.rand({ count }, "float32", stream, seed):totable()) do
+      numbers[(i - 1) * #own + k] = draw
+    end
   end
-  return ops.transpose(draws, { 2, 1, 3 })
+  return ops.reshape(core.tensor(numbers, "float32"), { count, #own, 1 })
 end
 
 --- Continues rows `own` (default: all) of `rows`, lists of token ids, each as with all of them: gives their lists by
@@ -241,7 +242,7 @@ function M.continue(net, rows, how, own)
   end
   local run = generator(net, #own, longest + a.count, a)
   if a.repetition_penalty ~= 1 then run:remember(texts, longest + a.count) end
-  local draws = draws_of(a.count, #rows, own, a.seed)
+  local draws = draws_of(a.count, own, a.seed)
   for i = 1, a.count do
     local found
     local window = i == 1 and lengths or run:window()

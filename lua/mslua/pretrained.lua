@@ -501,7 +501,7 @@ end
 ---@param value table
 function M.write_json(path, value) write_text(path, json(value, "") .. "\n") end
 
--- Files that belong to a network and are copied as they are.
+-- Files that belong to a network and are copied as they are, beside those that the tokenizer is read from.
 local COMPANIONS = { "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt",
   "vocab.txt", "tokenizer.model", "generation_config.json", "preprocessor_config.json", "chat_template.jinja" }
 
@@ -510,7 +510,9 @@ local COMPANIONS = { "tokenizer.json", "tokenizer_config.json", "special_tokens_
 ---@param to string
 function M.copy_companions(from, to)
   if from == to then return end
-  for _, name in ipairs(COMPANIONS) do
+  local names = { unpack(COMPANIONS) }
+  for _, path in ipairs(core.tokenizer_files(from)) do names[#names + 1] = path:match "[^/]*$" end
+  for _, name in ipairs(names) do
     local file = io.open(from .. "/" .. name, "rb")
     if file then
       write_text(to .. "/" .. name, file:read "*a")

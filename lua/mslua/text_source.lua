@@ -1,22 +1,16 @@
 --- Where verbs that read or write text get their tokens from: the tokenizer of a folder, or the characters of a
 --- recipe's TextDataset.
+local core = require "mslua.core"
 local derive = require "mslua.dataset.derive"
 local errors = require "mslua.errors"
-local files = require "mslua.files"
 
 local M = {}
 
-local TOKENIZER_FILES = { "tokenizer.json", "vocab.json", "tokenizer.model" }
 local PIECE = 2 ^ 20  -- bytes that are read at once
 
 --- Whether a folder has a tokenizer.
 ---@param dir string
-function M.has_tokenizer(dir)
-  for _, name in ipairs(TOKENIZER_FILES) do
-    if files.is_file(dir .. "/" .. name) then return true end
-  end
-  return false
-end
+function M.has_tokenizer(dir) return #core.tokenizer_files(dir) > 0 end
 
 --- The tokenizer of a folder: encode(text) gives ids, decode(ids) text; `tokenizer` is the ms.text.Tokenizer.
 ---@param dir string

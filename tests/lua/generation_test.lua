@@ -125,6 +125,12 @@ check.case("a seed draws the same whatever the program's seed, and however many 
 end)
 
 -- Lua's stack has no place for so many values.
+check.case("a seed draws the same however many tokens are asked for", function()
+  local net = nets[1]
+  local few, many = net:generate(prompts, { count = 2, seed = 4 }), net:generate(prompts, { count = 6, seed = 4 })
+  for r, ids in ipairs(few) do check.equal({ unpack(many[r], 1, #ids) }, ids) end
+end)
+
 check.case("a long prompt, and many prompts", function()
   local long, ids, rows = GPT { vocab = 5, block = 8400, layers = 1, heads = 1, dim = 2 }, {}, {}
   for i = 1, 8300 do ids[i] = i % 5 end
