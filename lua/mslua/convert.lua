@@ -63,13 +63,16 @@ local function check_folder(what, to)
 end
 
 --- `mslua ckpt merge-lora BASE ADAPTER OUT`: the network of a folder as Hugging Face has it with an adapter as PEFT has
---- it added to its weights, as such a folder. Gives the exit code.
+--- it added to its weights, as such a folder, in the type that the base says. Gives the exit code.
 ---@param base string
 ---@param adapter string
 ---@param to string
 function M.merge_lora(base, adapter, to)
   check_folder("merge-lora", to)
-  pretrained.save_pretrained(LoRA.merge(peft.load_adapter(pretrained.from_pretrained(base), adapter)), to)
+  local net = LoRA.merge(peft.load_adapter(pretrained.from_pretrained(base), adapter))
+  local config = net.pretrained.config
+  local dtype = config.torch_dtype or config.dtype
+  pretrained.save_pretrained(net, to, { dtype = (dtype == "float16" or dtype == "bfloat16") and dtype or nil })
   return 0
 end
 
@@ -96,6 +99,10 @@ function M.convert(from, to, form)
   end
   check_folder("convert", to)
   local net = folder and pretrained.from_pretrained(from) or network_of(from)
+  if form == "hf" and #LoRA.cells(net) > 0 then
+    errors.fail("ckpt convert: %s has adapters: write them by `--to peft`; `mslua ckpt merge-lora BASE ADAPTERS OUT` "
+      .. "adds them to the base", net.class_name)
+  end
   if form == "peft" then peft.save_adapter(net, to) else pretrained.save_pretrained(net, to) end
   if not folder then pretrained.copy_companions(M.config_of(from):match "^(.*)/", to) end
   return 0

@@ -39,6 +39,10 @@ local function common_of(net, cells)
   return rank, scale, first.dropout.p
 end
 
+-- Whether a folder has a parameter: those of adapters, what is trained beside them, and what changes without being
+-- trained, such as statistics of BatchNorm.
+local function is_written(p) return p.requires_grad or p.saved end
+
 -- The tensors of the files, and what of adapter_config.json follows from them.
 local function adapters_of(net, family, cells)
   local values, targets, transposed = {}, {}, false
@@ -57,7 +61,7 @@ local function adapters_of(net, family, cells)
     end
   end
   local others = {}
-  for _, p in ipairs(net:trainable_params()) do
+  for _, p in ipairs(net:get_parameters(is_written)) do
     if not LoRA.is_adapter(p) then
       local name = family and (pretrained.names_in_files(family, p.name)[1] or {}).name or p.name
       values[PREFIX .. name] = p.value
@@ -77,7 +81,8 @@ local bind_save = args.signature("save_adapter", {
   { "folder", "string", required = true, doc = "the folder to write into; it exists" },
 })
 
---- Writes the adapters of a network, and what else it trains, as PEFT has them. The folder must exist. Where ranks keep
+--- Writes the adapters of a network, and what else its checkpoints have, as PEFT has them: other parameters that it
+--- trains, and statistics of BatchNorm. The folder must exist. Where ranks keep
 --- parts of the parameters, all of them call it, and of those that give one folder the first writes. (net, folder)
 function M.save_adapter(...)
   local a = bind_save(...)
@@ -87,7 +92,7 @@ function M.save_adapter(...)
   if not files.is_folder(dir) then errors.fail("save_adapter: there is no folder '%s'", dir) end
   local family = family_of(net)
   local rank, scale, dropout = common_of(net, cells)
-  local parameters = net:get_parameters(function(p) return p.requires_grad or LoRA.is_adapter(p) end)
+  local parameters = net:get_parameters(is_written)
   shared_parameters.write("save_adapter", parameters, dir, function(writes)
     local values, config = adapters_of(net, family, cells)
     if not writes then return end
@@ -189,6 +194,40 @@ local function join_parts(parts, dense, from, wanted_rank, fail)
   return #as == 1 and as[1] or ops.concat(as, 1), #bs == 1 and bs[1] or ops.concat(bs, 2)
 end
 
+-- Whether a module is one of `names`, or ends in one, as PEFT looks for them.
+local function is_named(module, names)
+  for _, name in ipairs(names) do
+    if module == name or module:sub(-#name - 1) == "." .. name then return true end
+  end
+  return false
+end
+
+-- An error where adapter_config.json names modules whose tensors the file lacks.
+local function check_whole(net, family, config, adapters, others, fail)
+  local targets, saved = config.target_modules, config.modules_to_save
+  -- Modules by a pattern, of some layers, or but for some are not looked for.
+  if args.is_list(targets) and not is_set(config.layers_to_transform) and not is_set(config.exclude_modules) then
+    for _, entry in ipairs(LoRA.dense_cells(net)) do
+      for _, m in ipairs(modules_of(family, entry.path)) do
+        if is_named(m.module, targets) and not (adapters[entry.path] or {})[m.module] then
+          fail("%s has no adapter of %s, which target_modules of %s names: the folder is incomplete", WEIGHTS, m.module,
+            CONFIG)
+        end
+      end
+    end
+  end
+  for _, name in ipairs(args.is_list(saved) and saved or {}) do
+    local found = false
+    for _, t in pairs(others) do
+      local module = t.name:sub(#PREFIX + 1):match "^(.*)%.[^.]*$" or t.name:sub(#PREFIX + 1)
+      found = found or is_named(module, { name }) or ("." .. module .. "."):find("." .. name .. ".", 1, true) ~= nil
+    end
+    if not found then
+      fail("%s has no tensor of %s, which modules_to_save of %s names: the folder is incomplete", WEIGHTS, name, CONFIG)
+    end
+  end
+end
+
 local bind_load = args.signature("load_adapter", {
   { "net", "cell", required = true, doc = "a network without adapters" },
   { "folder", "string", required = true, doc = "a folder with adapter_config.json and adapter_model.safetensors" },
@@ -225,6 +264,7 @@ function M.load_adapter(...)
       #unknown > 12 and (" and %d more"):format(#unknown - 12) or "")
   end
   if not next(values) then fail("%s has no adapters", WEIGHTS) end
+  check_whole(net, family_of(net), config, adapters, others, fail)
   for path, pair in pairs(values) do
     LoRA._attach(cells[path], pair[1].shape[1], config.lora_alpha / config.r, dropout)
     cells[path].lora.lora_A.value, cells[path].lora.lora_B.value = pair[1], pair[2]

@@ -190,6 +190,40 @@ ms.save_adapter(ms.load_adapter(ms.from_pretrained "llama", "peft_llama"), "agai
     check(filecmp.cmp("again/adapter_model.safetensors", "peft_llama/adapter_model.safetensors", shallow=False),
           "what is loaded is written again")
 
+    # The merged weights have the base's type.
+    os.mkdir("half")
+    os.mkdir("merged_half")
+    with open("half.lua", "w", encoding="utf-8") as file:
+        file.write('local ms = require "mslua"\n'
+                   'ms.save_pretrained(ms.from_pretrained "llama", "half", { dtype = "float16" })')
+    run("run", "half.lua")
+    run("ckpt", "merge-lora", "half", "peft_llama", "merged_half")
+    sizes = [os.path.getsize(folder + "/model.safetensors") for folder in ("half", "merged_half", "merged_llama")]
+    check(abs(sizes[0] - sizes[1]) < 100 and sizes[1] < 0.6 * sizes[2], sizes)
+
+    # Statistics of BatchNorm change beside adapters, and go with them.
+    with open("statistics.lua", "w", encoding="utf-8") as file:
+        file.write("""
+local ms = require "mslua"
+local nn = ms.nn
+local function make()
+  ms.set_seed(1)
+  return nn.SequentialCell { nn.Dense(3, 4), nn.BatchNorm1d(4), nn.Dense(4, 2) }
+end
+local net = nn.LoRA.apply(make(), { rank = 1, targets = "^2" })
+local step = nn.TrainOneStepCell(nn.WithLossCell(net, nn.MSELoss()), nn.SGD { learning_rate = 0.1 })
+step(ms.randn { 8, 3 }, ms.randn { 8, 2 })
+ms.save_adapter(net, "statistics")
+local loaded = ms.load_adapter(make(), "statistics")
+net:set_train(false)
+loaded:set_train(false)
+local x = ms.randn { 4, 3 }
+assert(ms.ops.reduce_max(ms.ops.abs(net(x) - loaded(x))):item() == 0)
+assert(ms.ops.reduce_max(ms.ops.abs(net(x) - make():set_train(false)(x))):item() > 1e-3)
+""")
+    os.mkdir("statistics")
+    run("run", "statistics.lua")
+
     # Bad input.
     run("train", "adapt.lua", "targets=nothing", code=2,
         says='targets: "nothing" fits no Dense cell of Llama, which has layers.0.self_attn.q_proj')
@@ -201,10 +235,14 @@ ms.save_adapter(ms.load_adapter(ms.from_pretrained "llama", "peft_llama"), "agai
         says="does not have: base_model.model.model.layers.0")
     run("ckpt", "merge-lora", "llama", "gpt2", "out", code=2, says="no adapter_config.json")
     run("ckpt", "merge-lora", "llama", "peft_llama", "nowhere", code=2, says="there is no folder 'nowhere'")
-    run("ckpt", "convert", "whole", "out", code=2, says="has adapters")
+    run("ckpt", "convert", "whole", "out", code=2, says="Llama has adapters: write them by `--to peft`")
     with open("peft_llama/adapter_config.json", encoding="utf-8") as file:
         config = json.load(file)
-    for key, value, says in (("use_dora", True, "use_dora is not supported"), ("r", 0, "r is 0"),
+    for key, value, says in (("target_modules", config["target_modules"] + ["lm_head"],
+                              "has no adapter of lm_head, which target_modules of adapter_config.json names"),
+                             ("modules_to_save", ["score"],
+                              "has no tensor of score, which modules_to_save of adapter_config.json names"),
+                             ("use_dora", True, "use_dora is not supported"), ("r", 0, "r is 0"),
                              ("r", 4, "lora_A has 2 rows, and adapter_config.json says r = 4"),
                              ("peft_type", "IA3", 'peft_type is "IA3"')):
         shutil.copytree("peft_llama", "bad_" + key, dirs_exist_ok=True)

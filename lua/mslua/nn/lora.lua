@@ -133,7 +133,8 @@ local bind_apply = args.signature("LoRA.apply", {
 
 --- Adapters for the Dense cells of a network, which it gives back: `nn.LoRA.apply(net, { targets = "q_proj|v_proj" })`.
 --- y becomes y + alpha / rank B A dropout(x); A [rank, in] and B [out, rank] are trained, all other parameters are
---- fixed and not in checkpoints, which hold the adapters and a digest of the fixed values. `targets`: patterns of Lua,
+--- fixed and not in checkpoints, which hold the adapters, statistics of BatchNorm and a digest of the fixed values.
+--- `targets`: patterns of Lua,
 --- separated by "|", which are looked for in the paths of Dense cells; `also_train`: in the names of parameters that
 --- are trained and saved too, such as those of a new head. (net, rank = 8, alpha = 16, dropout = 0, targets,
 --- also_train)
