@@ -340,11 +340,15 @@ class TableReader : public Reader {
       if (!here && !MayBeAbsent(described_[k])) break;
     }
     if (fields_.size() == names.size() && NoneIsLeft(fields_.empty() ? 0 : fields_.back() + 1)) return absl::OkStatus();
-    std::vector<std::string> wanted;
-    for (size_t k = 0; k < file_columns_; ++k) wanted.push_back(described_[k].name);
+    std::vector<std::string> wanted, spare;
+    for (size_t k = 0; k < file_columns_; ++k) {
+      wanted.push_back(described_[k].name);
+      if (MayBeAbsent(described_[k])) spare.push_back(described_[k].name);
+    }
     return absl::DataLossError(absl::StrCat(
-        path, ": its header is not that of the files before it: ", absl::StrJoin(names, ",").substr(0, 200),
-        "; expected ", absl::StrJoin(wanted, ",").substr(0, 200)));
+        path, ": its header is not that of the other files of the data: ", absl::StrJoin(names, ",").substr(0, 200),
+        "; expected, in this order, ", absl::StrJoin(wanted, ",").substr(0, 200),
+        spare.empty() ? "" : absl::StrCat("; may be absent: ", absl::StrJoin(spare, ",").substr(0, 200))));
   }
 
   // From the column k on, all are skipped.

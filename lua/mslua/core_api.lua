@@ -351,6 +351,9 @@ function core.tokenizer(path) end
 ---The same from the text of a tokenizer.json.
 ---@return Tokenizer
 function core.tokenizer_of_json(text) end
+---The files that core.tokenizer would read; empty: there is no tokenizer.
+---@return string[]
+function core.tokenizer_files(path) end
 ---@param kind "bpe"|"wordpiece"  @param texts string[]  @param special string[]  @param lowercase boolean of WordPiece
 ---@return string json the text of a tokenizer.json
 function core.train_tokenizer(kind, texts, vocab_size, special, lowercase) end

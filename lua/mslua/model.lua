@@ -433,7 +433,15 @@ function Model:predict_graph(part, plain, own_rows)
   local predict = predicts and wrap.prediction or wrap.output
   return core.build_eval {
     name = self.network.class_name .. ".predict", outputs = { "output" },
-    forward = function(...) return predict(self.network, ...) end,
+    forward = function(...)
+      local output = predict(self.network, ...)
+      if type(output) == "table" and not core.kind(output) then
+        errors.fail_at({ "network" }, "%s: %s gives a table of outputs, a prediction is one tensor%s",
+          core.options.verb, self.network.class_name,
+          predicts and " of its method predict" or ": give the network a method predict(x) for it")
+      end
+      return output
+    end,
     inputs = { unpack(part.columns, 1, part.inputs) }, amp = not plain and self.amp or nil,
     shard = not plain and parallel_context.shard() or nil, own_rows = own_rows,
   }

@@ -3,6 +3,7 @@
 local core = require "mslua.core"
 local derive = require "mslua.dataset.derive"
 local errors = require "mslua.errors"
+local notice = require "mslua.notice"
 local text_source = require "mslua.text_source"
 
 local M = {}
@@ -22,20 +23,61 @@ local function changed(source, changes)
   return made
 end
 
--- The operations on columns alone, but for those on the column `without`; and the size of a batch.
-local function operations(spec, without)
-  local ops, batch = {}, nil
+-- The transforms of training's data without those that draw random numbers; `left_out` gets their kinds. A random crop
+-- becomes that of the center.
+local function without_random(transforms, left_out)
+  local kept = {}
+  for _, t in ipairs(transforms) do
+    if t.kind == "random_crop" then
+      kept[#kept + 1] = { kind = "center_crop", height = t.height, width = t.width }
+    elseif t.kind == "random_resized_crop" then
+      errors.fail_at({ "dataset" }, "predict: the recipe has no eval_dataset, and the data of its training crops at "
+        .. "random sizes: give it an eval_dataset, which says what is done to a file")
+    elseif not derive.is_random(t) then
+      kept[#kept + 1] = t
+    end
+    if derive.is_random(t) then left_out[t.kind] = true end
+  end
+  return kept
+end
+
+-- An operation without the columns that are missing; nil where it is of those alone. What it makes of them is missing
+-- too.
+local function of_present(op, missing)
+  local columns = op.inputs or op.columns
+  if not columns then return op end
+  local outputs, here, names = op.outputs or op.names, {}, {}
+  for i, column in ipairs(columns) do
+    if not missing[column] then here[#here + 1], names[#names + 1] = column, outputs and outputs[i] end
+  end
+  -- A function of some that are there and some that are not is an error when the dataset is opened.
+  if #here == #columns or (#here > 0 and op.inputs) then return op end
+  for i, output in ipairs(outputs or {}) do
+    if #here == 0 or missing[columns[i]] then missing[output] = true end
+  end
+  return #here > 0 and changed(op, { columns = here, names = outputs and names }) or nil
+end
+
+-- The operations on columns alone, but for those on `missing` columns; and the size of a batch. `drawn`: random
+-- transforms stay.
+local function operations(spec, missing, drawn)
+  local ops, batch, left_out = {}, nil, {}
   for _, op in ipairs(spec.ops) do
     if op.kind == "batch" then
       batch = op
     elseif of_columns[op.kind] then
-      local columns = op.inputs or op.columns
-      if not (without and columns and columns[1] == without) then
+      op = of_present(op, missing)
+      if op then
         op = changed(op, {})
         op.made = nil  -- of the recipe's source
+        if op.transforms and not drawn then op.transforms = without_random(op.transforms, left_out) end
         ops[#ops + 1] = op
       end
     end
+  end
+  if next(left_out) then
+    notice(("note: the recipe has no eval_dataset: of the data of its training these are left out: %s")
+      :format(table.concat(errors.names(left_out), ", ")))
   end
   return ops, batch
 end
@@ -97,15 +139,28 @@ end
 -- Bytes of a token, by the format of a TextDataset.
 local bytes_of = { characters = 1, uint16 = 2, uint32 = 4 }
 
--- The end of a text, as long as a window of the recipe; what follows it is predicted. A window's labels reach one token
--- further, for which the last one stands.
-local function text(spec, file, temporary)
-  local width = bytes_of[spec.source.format]
-  if not width then
-    errors.fail("predict: %s: text with format = \"%s\" is not predicted: give \"uint16\" or \"uint32\" in the recipe",
-      file, spec.source.format)
+-- Ids as a file of format uint32 has them.
+local function uint32(ids)
+  local words = {}
+  for i, id in ipairs(ids) do
+    words[i] = string.char(id % 256, math.floor(id / 256) % 256, math.floor(id / 65536) % 256,
+      math.floor(id / 16777216))
   end
-  local bytes = read(file)
+  return table.concat(words)
+end
+
+-- The end of a text, as long as a window of the recipe; what follows it is predicted. A window's labels reach one token
+-- further, for which the last one stands. Where tokens are no characters and there is no tokenizer, a file has ids.
+local function text(spec, tokenizer, file, temporary)
+  local format, bytes = spec.source.format, read(file)
+  if format ~= "characters" and tokenizer then
+    bytes, format = uint32((tokenizer:encode { text = bytes, add_special_tokens = false })), "uint32"
+  end
+  local width = bytes_of[format]
+  if not width then
+    errors.fail("predict: %s: there is no tokenizer for it: give one to the recipe (tokenizer = ...), or to the folder "
+      .. "of its data", file)
+  end
   if #bytes < width or #bytes % width ~= 0 then
     errors.fail("predict: %s: expected at least one token%s, got %d bytes", file,
       width > 1 and (" of %s bytes"):format(width == 2 and "two" or "four") or "", #bytes)
@@ -119,24 +174,37 @@ local function text(spec, file, temporary)
     temporary[from] = temporary[path]
   end
   return changed(spec.source, {
-    dataset_files = path, usage = "all", block = block, stride = block, characters_from = from,
+    dataset_files = path, usage = "all", format = format, block = block, stride = block, characters_from = from,
   })
 end
 
--- Rows of numbers, as many as a sample of the network's only input has.
-local function numbers(base, columns, files)
+-- Rows of numbers, as many as a sample of the source's first column has, or, where the source gives `batches`, a row of
+-- it; and the operations that make that column of them.
+local function numbers(base, columns, files, batches)
   local x = columns[1]
   if #columns > 2 or x.dtype ~= "float32" then
     errors.fail("predict: %s gives %d columns, the first %s%s: predict takes pictures, text, records of CSV and JSON "
       .. "lines, and CSV rows where one column of float32 is all that the network takes", base.class_name, #columns,
       x.dtype, errors.show(x.shape))
   end
-  local names, count = {}, 1
-  for i = 2, #x.shape do count = count * x.shape[i] end
+  local names, count, shape = {}, 1, { unpack(x.shape, batches and 2 or 1) }
+  for _, size in ipairs(shape) do
+    if size < 1 then
+      errors.fail("predict: column '%s' has samples of several shapes, and a CSV row says none: give them one shape",
+        x.name)
+    end
+    count = count * size
+  end
   for i = 1, count do names[i] = "x" .. i end
-  return {
+  local source = {
     kind = "csv", dataset_files = files, column_names = names, column_type = "float", pack = true,
   }
+  local packed = columns_of(source)[1].name
+  local ops = { { kind = "rename", columns = { packed }, names = { x.name } } }
+  if #shape ~= 1 then
+    ops[2] = { kind = "call", inputs = { x.name }, f = function(row) return row:reshape(shape) end }
+  end
+  return source, ops
 end
 
 -- The padding of a batch, with the longest bucket's length for -1.
@@ -154,6 +222,7 @@ end
 -- A dataset of all samples. `temporary`: files that have another name for the user.
 local function part(source, ops, batch, has_label, made_at, temporary)
   local all = opened(source, ops, made_at)
+  local files = core.dataset { source = source, ops = {}, ragged = true }  -- a function of map knows none
   local size = math.min(batch and batch.size or all:length(), all:length())
   if size == 0 then errors.fail("predict: the files have no sample") end
   ops[#ops + 1] = { kind = "batch", size = size, drop_remainder = false, padding = padding_of(batch) }
@@ -162,7 +231,7 @@ local function part(source, ops, batch, has_label, made_at, temporary)
   return {
     dataset = made, size = size, columns = columns, inputs = #columns - (has_label and 1 or 0),
     name = function(i)
-      local place = made:place(i)
+      local place = files:place(i)
       return temporary[place] or place:gsub("^(.*)(:%d+)$", function(path, line)
         return temporary[path] and temporary[path] .. line
       end)
@@ -172,10 +241,12 @@ end
 
 --- The files as datasets of the recipe's inputs, with the recipe's operations, batched as its data is.
 ---@param base mslua.Dataset the recipe's data
+---@param drawn boolean random transforms stay
+---@param tokenizer? mslua.Tokenizer of texts
 ---@param paths string[] "-": what stands on stdin
 ---@param temporary table<string, string> files that are made, with the user's names: the caller removes them at the end
 ---@return {dataset: table, size: integer, columns: table[], inputs: integer, name: fun(i: integer): string}[] parts
-function M.open(base, paths, temporary)
+function M.open(base, drawn, tokenizer, paths, temporary)
   local spec, made_at = derive.flattened(base.spec), rawget(base, "made_at")
   local files = {}
   for i, path in ipairs(paths) do
@@ -194,8 +265,8 @@ function M.open(base, paths, temporary)
   if kind == "text" then
     local parts = {}
     for i, file in ipairs(files) do
-      local source = text(spec, file, temporary)
-      local ops, batch = operations(spec)
+      local source = text(spec, tokenizer, file, temporary)
+      local ops, batch = operations(spec, {}, drawn)
       parts[i] = part(source, ops, batch, true, made_at, temporary)
       parts[i].name = function() return paths[i] end
     end
@@ -203,19 +274,29 @@ function M.open(base, paths, temporary)
   end
   if kind == "csv" or kind == "jsonl" then
     local source, without = records(spec, files)
-    local ops, batch = operations(spec, without)
+    local ops, batch = operations(spec, without and { [without] = true } or {}, drawn)
     return { part(source, ops, batch, spec.source.label ~= nil and not without, made_at, temporary) }
   end
+  local columns = columns_of(spec.source)
   if kind ~= "generator" and kind ~= "numpy_slices" and kind ~= "zip" then
-    local columns = columns_of(spec.source)
     local image = columns[1]
     if image.dtype == "uint8" and #image.shape == 3 then
-      local ops, batch = operations(spec)
+      local ops, batch = operations(spec, {}, drawn)
       return { part(pictures(spec, columns, files), ops, batch, true, made_at, temporary) }
     end
   end
-  local columns = base:open():schema()
-  return { part(numbers(base, columns, files), {}, { size = columns[1].shape[1] }, false, made_at, temporary) }
+  local missing, rows = {}, base:open():schema()[1].shape[1]
+  for i = 2, #columns do missing[columns[i].name] = true end
+  local ops, batch = operations(spec, missing, drawn)
+  if not batch and #ops > 0 then
+    errors.fail_at({ "dataset" }, "predict: %s gives batches, and what %s does to them cannot be done to a row: give "
+      .. "samples, and call batch", base.class_name, ops[1].kind == "call" and "map" or ops[1].kind)
+  end
+  local source, first = numbers(base, columns, files, not batch)
+  local all = table.move(ops, 1, #ops, #first + 1, first)
+  -- Operations may make the label of the input.
+  local made, whole = #opened(source, all, made_at):schema(), #base:open():schema()
+  return { part(source, all, batch or { size = rows }, made == whole and made > 1, made_at, temporary) }
 end
 
 return M

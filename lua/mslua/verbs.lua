@@ -339,10 +339,11 @@ local function load_weights(recipe, network)
 end
 
 -- The recipe, as the training that saved --ckpt has read it: with that training's seed, unless the command line gives
--- one, seed=7. So what the recipe draws for its datasets, as the parts of a split, is the same.
-local function load_as_trained()
+-- one, seed=7. So what the recipe draws for its datasets, as the parts of a split, and for its network is the same.
+-- `shares`: ranks share the samples of its datasets.
+local function load_as_trained(shares)
   local recipe, flags = M.load(), core.options
-  parallel_context.share_samples()
+  if shares then parallel_context.share_samples() end
   local given = recipe.origins.seed and recipe.origins.seed ~= "config"  -- a run's config.lua has it anyway
   local seed = not given and core.seed_of(flags.ckpt, recipe.name, checkpoint_directory(recipe),
     parallel_context.together())
@@ -356,14 +357,14 @@ local function load_as_trained()
   core.set_seed(seed)
   parallel_context.reset_auto_parallel_context()
   recipe = M.load()
-  parallel_context.share_samples()
+  if shares then parallel_context.share_samples() end
   return recipe
 end
 
 --- `mslua eval R`: metrics on eval_dataset, of the weights in `--ckpt PATH`. Several ranks share the samples. 7 when a
 --- metric is NaN.
 function M.eval()
-  local recipe = load_as_trained()
+  local recipe = load_as_trained(true)
   local dataset = recipe:make_dataset "eval_dataset"
   if not dataset then error(("%s: the recipe has no eval_dataset"):format(core.options.file), 0) end
   local model = model_of(recipe)
@@ -405,14 +406,14 @@ end
 
 --- `mslua predict R FILE...`: what the network gives for files. 7 when results are NaN.
 function M.predict()
-  local recipe = load_as_trained()
+  local recipe = load_as_trained(true)
   local model, base = for_inference(recipe)
   return require("mslua.predict").run(recipe, base, model)
 end
 
 --- `mslua sample R OUT.png`: what the recipe's samples draw.
 function M.sample()
-  local recipe = M.load()
+  local recipe = load_as_trained()
   local s = recipe.samples
   if not s then error(("%s: the recipe has no samples = { images = ... }"):format(core.options.file), 0) end
   local model = model_of(recipe)
@@ -425,10 +426,30 @@ end
 
 --- `mslua export R OUT.onnx`.
 function M.export()
-  local recipe = M.load()
+  local recipe = load_as_trained()
   local model = model_of(recipe)
   model.network:_as_root()
   return require("mslua.export").run(recipe, model, function() return load_weights(recipe, model.network) end)
+end
+
+-- A list of ids out of a number, a list or nil.
+local function ids_of(v) return type(v) == "table" and v or { v } end
+
+-- The id of the token that ends a text, as a tokenizer's files say; none: they do not say.
+local function end_of(tokenizer)
+  local token = tokenizer and tokenizer.roles and tokenizer.roles.eos
+  return ids_of(token and tokenizer:id_of(token))
+end
+
+-- The ids that end a text of a folder as Hugging Face has it: those of generation_config.json go before config.json's,
+-- which go before the tokenizer's own.
+local function ends_of_folder(folder, config, tokens)
+  local path = folder .. "/generation_config.json"
+  local of_generation = files.is_file(path) and core.read_json(path)
+  local eos = type(of_generation) == "table" and of_generation.eos_token_id
+  if not eos then eos = config.eos_token_id end
+  if eos then return ids_of(eos) end
+  return end_of(tokens and tokens.tokenizer)
 end
 
 -- The network to generate with, its tokens (nil: none known), and the ids that end a text.
@@ -448,14 +469,13 @@ local function generating()
         first and first[1] .. "=" .. first[2] or "--preset " .. flags.preset, flags.file)
     end
     local net = pretrained.from_pretrained(flags.file, dtype_flag[flags.dtype])
-    local eos = net.pretrained.config.eos_token_id
     local tokens = not flags.ids and text_source.has_tokenizer(flags.file) and text_source.of_folder(flags.file) or nil
-    return net, tokens, type(eos) == "table" and eos or { eos }
+    return net, tokens, ends_of_folder(flags.file, net.pretrained.config, tokens)
   end
   if flags.dtype_given then
     params.usage_error("--dtype is for a folder as Hugging Face has it: %s says the types of its matrices", flags.file)
   end
-  local recipe = M.load()
+  local recipe = load_as_trained()
   local net = recipe:make_network()
   net:_as_root()
   load_weights(recipe, net)
@@ -472,9 +492,10 @@ local function generating()
       tokenizer = tokenizer, vocab = tokenizer.vocab_size,
       encode = function(s) return (tokenizer:encode { text = s, add_special_tokens = false }) end,
       decode = function(ids) return tokenizer:decode(ids) end,
-    }, net.translation and { net.translation.stop } or {}
+    }, net.translation and { net.translation.stop } or end_of(tokenizer)
   end
-  return net, not flags.ids and text_source.of_dataset(recipe:make_dataset "dataset") or nil, {}
+  local tokens = not flags.ids and text_source.of_dataset(recipe:make_dataset "dataset") or nil
+  return net, tokens, end_of(tokens and tokens.tokenizer)
 end
 
 -- What generating gives, where the tokens are the network's.
@@ -573,6 +594,13 @@ local function gathered(drawn, texts, most)
   return all
 end
 
+-- The ids that end a text: also that of --stop where it names a special token, which has no text.
+local function with_stop(stop_ids, tokens)
+  local stop = core.options.stop
+  local id = stop and tokens.tokenizer and tokens.tokenizer.special_tokens[stop]
+  return id and { id, unpack(stop_ids) } or stop_ids
+end
+
 -- Up to --max-new ids behind `prompt` for each of --texts texts, which ranks share.
 local function draw_texts(net, tokens, prompt, stop_ids)
   local flags, ranks = core.options, core.options.ranks
@@ -581,8 +609,8 @@ local function draw_texts(net, tokens, prompt, stop_ids)
   for r = core.options.rank + 1, flags.texts, ranks do own[#own + 1] = r end
   generation.continue(net, rows, {
     count = flags.max_new, temperature = flags.temperature, top_k = flags.top_k, top_p = flags.top_p,
-    repetition_penalty = flags.repetition_penalty, seed = flags.draws_seed, stop_ids = stop_ids,
-    vocab = tokens and tokens.vocab,
+    repetition_penalty = flags.repetition_penalty, seed = flags.draws_seed,
+    stop_ids = with_stop(stop_ids, tokens), vocab = tokens and tokens.vocab,
     on_token = function(r, id)
       table.insert(drawn[r], id)
       return flags.stop and tokens.decode(drawn[r]):find(flags.stop, 1, true) ~= nil

@@ -2,6 +2,7 @@
 """mslua chat: chat_test.py MSLUA hf.py"""
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -108,6 +109,32 @@ end }""" % first)
     said = json.loads(done.stdout)
     check("the token that ends an answer",
           said == {"answer": "", "tokens": 1, "truncated": False, "forgotten": 0}, done)
+
+
+def test_where_generated_texts_end():
+    def drawn(folder, *words):
+        done = run("generate", folder, "--prompt", "hi", "--temperature", "0", "--max-new", "8", "--json", *words)
+        check("generate %s %s" % (folder, words), done.returncode == 0, done)
+        return json.loads(done.stdout)
+
+    edit("plain/config.json", lambda config: config.update(eos_token_id=None))
+    edit("plain/tokenizer_config.json", lambda config: config.pop("eos_token", None))
+    whole = drawn("plain")["ids"]
+    last = next(token for token in whole if token != whole[0])
+    ends = whole[:whole.index(last)]  # without the token that ends it
+    for folder in ("configured", "named", "stopped"):
+        shutil.copytree("plain", folder)
+    with open("configured/generation_config.json", "w", encoding="utf-8") as file:
+        json.dump({"eos_token_id": [last]}, file)
+    check("eos_token_id of generation_config.json", drawn("configured")["ids"] == ends)
+    edit("named/tokenizer_config.json", lambda config: config.update(eos_token=TOKENS[last]))
+    check("eos_token of the tokenizer", drawn("named")["ids"] == ends)
+    edit("named/config.json", lambda config: config.update(eos_token_id=len(TOKENS) - 1))
+    check("eos_token_id of config.json goes before it", drawn("named")["ids"] == whole)
+    edit("stopped/tokenizer.json", lambda tokenizer: tokenizer["added_tokens"].append(
+        dict(tokenizer["added_tokens"][0], id=last, content=TOKENS[last])))
+    found = drawn("stopped", "--stop", TOKENS[last])
+    check("--stop of a special token", found["ids"] == ends and TOKENS[last] not in found["text"], found)
 
 
 def test_errors():

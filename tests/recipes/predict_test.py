@@ -215,6 +215,100 @@ def numbers():
     fails("--top has no effect", "predict", *words, "-", "--top", "2", stdin=row + "\n")
 
 
+SHAPED = """
+local ms = require "mslua"
+local nn, ops = ms.nn, ms.ops
+local p = ms.params { shape = { 2, 3 }, gives = "largest", loss = "mse", labels = {}, augmented = false }
+local function rows()
+  local n, shape = 8, { 8, unpack(p.shape) }
+  local made = ms.dataset.NumpySlicesDataset({ ms.zeros(shape), ms.zeros { n, 1 } }, { "x", "y" })
+  return made:map { operations = function(x) return x * 0.01 end, input_columns = "x" }
+    :map { operations = function(y) return y + 1 end, input_columns = "y" }:rename("x", "data"):batch(4)
+end
+local function pictures()
+  local vision = ms.dataset.vision
+  return ms.dataset.MnistDataset("mnist", "train"):map { operations = { vision.RandomCrop(28, 4),
+    vision.RandomHorizontalFlip(), vision.Rescale(1 / 255, 0), vision.HWC2CHW() }, input_columns = "image" }:batch(4)
+end
+local Net = nn.Cell:extend "Net"
+function Net:init()
+  self.w = self:parameter("w", { 1 }, "ones")
+  self.drawn = ms.rand { 3 }  -- a constant
+end
+local results = {
+  largest = function(x) return ops.reduce_max(x, 3) end,
+  sum = function(x) return ops.reduce_sum(x) end,
+  both = function(x) return { x, x } end,
+  two = function(x) return x, x end,
+  log = function(x) return ops.log(x) end,
+  logits = function(x) return x * 100 end,
+  places = function(x) return x:reshape(x.shape[1], 1, 2, 3) end,
+  drawn = function(x, drawn) return x * 0 + drawn end,
+  picture = function(x) return ops.reduce_mean(x, { 2, 3 }) end,
+}
+function Net:construct(x) return results[p.gives](x * self.w, self.drawn) end
+if p.gives == "two" then function Net:predict(x) return self(x) end end
+local function loss(output, y) return ops.reduce_mean(output) + ops.reduce_mean(y) end
+return ms.recipe {
+  name = "shaped", labels = #p.labels > 0 and p.labels or nil, dataset = p.augmented and pictures or rows,
+  network = function() return Net() end,
+  loss = p.loss == "bce" and nn.BCEWithLogitsLoss() or loss, optimizer = nn.SGD { learning_rate = 0 },
+  train = { epochs = 1 }, checkpoint = { save_checkpoint_steps = 1 },
+}
+"""
+
+
+def shaped():
+    """Rows of numbers get the samples' shape and the data's operations; results are those of the network."""
+    put("shaped.lua", SHAPED.encode())
+    mslua("train", "shaped.lua", "--no-attach", "--out", "shaped", "--seed", "5")
+    words = ("shaped.lua", "--ckpt", "shaped/ckpt")
+    found = lines(*words, "-", stdin="1,2,3,10,20,30\n-1,-2,-3,-6,-5,-4\n")
+    assert [one["file"] for one in found] == ["-:1", "-:2"], found
+    for one, wanted in zip(found, ([0.03, 0.3], [-0.01, -0.04])):
+        assert all(abs(a - b) < 1e-6 for a, b in zip(one["output"], wanted)), found
+    row = ["-", "shape={3}"]
+    fails("a prediction has a row for each sample of a batch, of 1 here", "predict", *words, *row, "gives=sum",
+          stdin="1,2,3\n")
+    fails("Net gives a table of outputs, a prediction is one tensor: give the network a method predict(x)",
+          "predict", *words, *row, "gives=both", stdin="1,2,3\n")
+    fails("predict(x) gives one tensor, it returned 2 values", "predict", *words, *row, "gives=two", stdin="1,2,3\n")
+    labels = 'labels={"any","small","big"}'
+    # Classes that do not exclude each other, and classes of which one is so.
+    stdin = "5,4,-4\n"
+    several = lines(*words, *row, "gives=logits", "loss=bce", labels, stdin=stdin)[0]["top"]
+    assert [(one["label"], round(one["probability"], 4)) for one in several] == [
+        ("any", 0.9933), ("small", 0.982), ("big", 0.018)], several
+    one_of = lines(*words, *row, "gives=logits", labels, stdin=stdin)[0]["top"]
+    assert abs(sum(one["probability"] for one in one_of) - 1) < 1e-6, one_of
+    # A row whose result is NaN keeps its line.
+    done = mslua("predict", *words, *row, "gives=log", "--json", stdin="1,2,3\n1,-2,3\n", code=7)
+    assert [json.loads(line)["output"][1] is None for line in done.stdout.splitlines()] == [False, True], done
+    done = mslua("predict", *words, *row, "gives=log", labels, "--json", stdin="1,2,3\n1,-2,3\n0,0,0\n", code=7)
+    assert [json.loads(line)["class"] for line in done.stdout.splitlines()] == [2, None, None], done
+    fails("the network gives classes for each place of a sample, float32[1, 1, 2, 3], and predict prints those of a "
+          "whole sample", "predict", *words, "-", "gives=places", labels, stdin="1,2,3,4,5,6\n")
+    # What the network draws when it is made follows from the training's seed, for all that use the weights.
+    drawn = lines(*words, *row, "gives=drawn", stdin=stdin)
+    assert drawn == lines(*words, *row, "gives=drawn", "seed=5", stdin=stdin) != lines(
+        *words, *row, "gives=drawn", "seed=6", stdin=stdin), drawn
+    models = []
+    for seed in ([], ["seed=5"], ["seed=6"]):
+        mslua("export", "shaped.lua", "drawn.onnx", "shape={3}", "gives=drawn", "--ckpt", "shaped/ckpt", *seed)
+        with open("drawn.onnx", "rb") as model:
+            models.append(model.read())
+    assert models[0] == models[1] != models[2]
+    # Random transforms of training's data do not change what is predicted.
+    picture = bytes(10 * (i % 25) for i in range(784))
+    put("grey.png", png(picture, 28, 28))
+    done = mslua("predict", *words, "grey.png", "grey.png", "augmented=true", "gives=picture", "--json")
+    found = [json.loads(line)["output"] for line in done.stdout.splitlines()]
+    rows = [sum(picture[column::28]) / 28 / 255 for column in range(28)]
+    for output in found:
+        assert len(output) == 28 and all(abs(a - b) < 1e-5 for a, b in zip(output, rows)), (found, rows)
+    assert "are left out: random_crop, random_horizontal_flip" in done.stderr, done
+
+
 def text():
     """The character that follows a text; a text longer than a window counts by its end."""
     recipe = os.path.join(RECIPES, "char_gpt.lua")
@@ -241,7 +335,8 @@ local nn = ms.nn
 local p = ms.params { files = { "whole.txt" }, format = "characters", from = "", vocab = 64 }
 local function data(usage)
   local from = p.from ~= "" and p.from or nil
-  return ms.dataset.TextDataset(p.files, { usage = usage, block = 8, format = p.format, characters_from = from })
+  local files = #p.files == 1 and p.files[1] or p.files
+  return ms.dataset.TextDataset(files, { usage = usage, block = 8, format = p.format, characters_from = from })
     :batch(8, { drop_remainder = usage == "train" })
 end
 return ms.recipe {
@@ -291,9 +386,28 @@ def files_of_text():
     fails("odd: expected at least one token of four bytes, got 3 bytes", "predict", *words, "odd", "--ckpt", kind)
 
 
+def tokens_of_text():
+    """A text becomes the tokens of the data's tokenizer; the likeliest one is what generate gives."""
+    put("story.txt", b"the king loves the crown and the queen loves the king.\n" * 200)
+    mslua("data", "tokenizer", "story.txt", "-o", "story", "--vocab", "300")
+    mslua("data", "tokenize", "story.txt", "--tokenizer", "story", "-o", "story_ids")
+    with open("story/tokenizer.json", encoding="utf-8") as tokenizer:
+        vocab = max(json.load(tokenizer)["model"]["vocab"].values()) + 1
+    words = ("files.lua", 'files={"story_ids"}', "format=tokens", "vocab=%d" % vocab)
+    mslua("train", *words, "--no-attach", "--out", "story_run")
+    words += ("--ckpt", "story_run")
+    put("start.txt", b"the king lo")
+    likeliest = lines(*words, "start.txt")[0]
+    told = json.loads(mslua("generate", *words, "--prompt", "the king lo", "--max-new", "1", "--temperature", "0",
+                            "--json").stdout)
+    assert likeliest["class"] == told["ids"][0] and likeliest["label"] == told["text"], (likeliest, told)
+
+
 digits()
 records()
 one_number()
 numbers()
+shaped()
 text()
 files_of_text()
+tokens_of_text()

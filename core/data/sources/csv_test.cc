@@ -146,7 +146,7 @@ TEST(CsvTest, SkippedColumnsMayBeAbsent) {
   const Opened reader = open("/new.csv");
   ASSERT_TRUE(reader.ok()) << reader.status();
   EXPECT_THAT(Row(reader, 0), ElementsAre(3, 1));
-  EXPECT_THAT(Message(open("/less.csv").status()), HasSubstr("its header is not that of the files before it"));
+  EXPECT_THAT(Message(open("/less.csv").status()), HasSubstr("its header is not that of the other files of the data"));
 }
 
 TEST(CsvTest, CrossesJoinTheTextsOfColumns) {
@@ -178,7 +178,8 @@ TEST(CsvTest, CrossesJoinTheTextsOfColumns) {
   EXPECT_THAT(Message(Open("csv", fields).status()),
               HasSubstr("test.csv:2: column 'ab': 'z*q' is not among the values of categories_from"));
   Put(path + "/test.csv", "b,n,y\np,3,1\n");  // a is skipped, but the cross needs it
-  EXPECT_THAT(Message(Open("csv", fields).status()), HasSubstr("its header is not that of the files before it"));
+  EXPECT_THAT(Message(Open("csv", fields).status()),
+              HasSubstr("its header is not that of the other files of the data"));
 }
 
 // No two pairs of texts give the same joined text.

@@ -9,6 +9,9 @@ local literal = require "mslua.literal"
 
 local M = {}
 
+--- Whether a transform draws random numbers.
+function M.is_random(transform) return transform.random or transform.kind:find "^random" ~= nil end
+
 local of_columns = { map = true, project = true, rename = true }
 
 -- A dataset of core with the operations on columns alone, whose sample i is that of the source.
@@ -23,7 +26,7 @@ local function columns_only(name, spec)
     if op.kind == "batch" then errors.fail("%s: the dataset is batched already: call %s before batch", name, name) end
     if of_columns[op.kind] then
       for _, transform in ipairs(op.transforms or {}) do
-        if transform.random or transform.kind:find "^random" then
+        if M.is_random(transform) then
           errors.fail("%s: a random transform comes before, and would be the same in every epoch: call map with it "
             .. "after %s", name, name)
         end

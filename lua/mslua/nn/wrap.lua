@@ -25,7 +25,14 @@ function M.output(network, ...) return only(network, network(...)) end
 
 --- What a network predicts for these inputs by its method `predict`: one value.
 ---@param network Cell
-function M.prediction(network, ...) return only(network, network:predict(...)) end
+function M.prediction(network, ...)
+  local function one(...)
+    local n = select("#", ...)
+    if n ~= 1 then errors.fail("%s: predict(x) gives one tensor, it returned %d values", network.class_name, n) end
+    return (...)
+  end
+  return one(network:predict(...))
+end
 
 local MOST_SHOWN = 8
 
