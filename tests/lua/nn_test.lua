@@ -252,6 +252,26 @@ check.case("BatchNorm2d: statistics of the batch in training, running ones other
   check.near(values(bn(ms.full({ 1, 1, 1, 1 }, 0.3))), { { { { 0 } } } }, 1e-6)
 end)
 
+check.case("BatchNorm: use_batch_statistics", function()
+  local running = { moving_mean_init = 1, moving_var_init = 4, eps = 1e-12 }
+  running.use_batch_statistics = false
+  local fixed = nn.BatchNorm1d(1, running)
+  local x, y = ms.Tensor { { 3 }, { 7 } }, ms.Tensor { { 0 }, { 1 } }
+  check.near(fixed:set_train()(x):totable(), { { 1 }, { 3 } }, 1e-5)
+  local step = nn.TrainOneStepCell(nn.WithLossCell(fixed, nn.MSELoss()), nn.SGD { learning_rate = 0.1 })
+  -- The gradient of gamma is the mean of 2 (z - y) z, of beta that of 2 (z - y), z = (x - 1) / 2.
+  check.near(step(x, y):item(), (1 + 4) / 2, 1e-5)
+  check.near(fixed.gamma.value:totable(), { 1 - 0.1 * (1 * 1 + 2 * 3) }, 1e-5)
+  check.near(fixed.beta.value:totable(), { -0.1 * (1 + 2) }, 1e-5)
+  check.equal({ fixed.moving_mean.value:totable(), fixed.moving_variance.value:totable() }, { { 1 }, { 4 } })
+  fixed.use_batch_statistics = nil
+  fixed(x)
+  check.near(fixed.moving_mean.value:totable(), { 1 * 0.9 + 5 * 0.1 }, 1e-5)
+  local of_batch = nn.BatchNorm1d(1, { use_batch_statistics = true })
+  check.near(of_batch(x):totable(), { { -1 }, { 1 } }, 1e-4)
+  check.equal(of_batch.moving_mean.value:totable(), { 0 })
+end)
+
 check.case("BatchNorm1d: of columns, of rows of numbers", function()
   local norm = nn.BatchNorm1d(2):set_train()
   check.near(values(norm(ms.Tensor { { 1, 10 }, { 3, 10 } })), { { -1, 0 }, { 1, 0 } }, 1e-4)

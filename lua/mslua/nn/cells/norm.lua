@@ -34,16 +34,21 @@ local bind_batch = args.signature("BatchNorm2d", {
   affine, gamma_init "[c]", beta_init "[c]",
   { "moving_mean_init", "initializer", "zeros", doc = "the initial running mean [c]" },
   { "moving_var_init", "initializer", "ones", doc = "the initial running variance [c]" },
+  { "use_batch_statistics", "boolean", doc = "true: the batch's statistics in evaluation too; false: the running ones "
+    .. "in training too, which then stay as they are; default: the batch's in training alone" },
 })
 
 --- Batch normalization: each channel of [n, c, h, w] to mean 0 and variance 1 over the batch, then times gamma plus
 --- beta (Ioffe and Szegedy, 2015). Running statistics: moving = momentum * moving + (1 - momentum) * batch's; the
---- running variance is unbiased. With MindSpore's momentum: 0.9 is PyTorch's 0.1.
----@param ... any num_features, eps, momentum, affine, gamma_init, beta_init, moving_mean_init, moving_var_init
+--- running variance is unbiased. With MindSpore's momentum: 0.9 is PyTorch's 0.1. To train the rest of a network with
+--- fixed statistics set use_batch_statistics = false, also of a cell that is there: `bn.use_batch_statistics = false`.
+---@param ... any num_features, eps, momentum, affine, gamma_init, beta_init, moving_mean_init, moving_var_init,
+---  use_batch_statistics
 function M.BatchNorm2d:init(...)
   local a = bind_batch(...)
   local shape = { a.num_features }
   self.eps, self.momentum, self.num_features = a.eps, a.momentum, a.num_features
+  self.use_batch_statistics = a.use_batch_statistics
   self:parameter("gamma", shape, a.gamma_init, { requires_grad = a.affine })
   self:parameter("beta", shape, a.beta_init, { requires_grad = a.affine })
   self:state("moving_mean", shape, a.moving_mean_init)
@@ -51,11 +56,12 @@ function M.BatchNorm2d:init(...)
 end
 
 function M.BatchNorm2d:construct(x)
-  local training = core.training()
+  local training, of_batch = core.training(), self.use_batch_statistics
+  if of_batch == nil then of_batch = training end
   local y, mean, variance = ops.batch_norm.all(x, self.gamma, self.beta, self.moving_mean, self.moving_variance, {
-    training = training, momentum = 1 - self.momentum, eps = self.eps,
+    training = of_batch, momentum = 1 - self.momentum, eps = self.eps,
   })
-  if training then
+  if training and of_batch then
     core.assign(self.moving_mean, mean)
     core.assign(self.moving_variance, variance)
   end
