@@ -292,7 +292,8 @@ std::vector<Value> Body(GraphBuilder& g, absl::Span<const Value> in, const Attrs
   const Value scale = Cast(g, in[1], statistics), bias = Cast(g, in[2], statistics), old_mean = in[3], old_var = in[4];
   const AttrValue format = attrs.Str("data_format");
   const double eps = attrs.Float("eps");
-  if (!attrs.Bool("training")) {
+  // An empty batch has no statistics: the running ones stay.
+  if (!attrs.Bool("training") || count == 0) {
     const Value rstd = EmitFormula(g, "rsqrt(v + eps)", {{"v", old_var}}, {{"eps", eps}});
     return {g.Op("batch_norm_apply", {in[0], old_mean, rstd, scale, bias}, {{"data_format", format}}), old_mean,
             old_var};

@@ -465,4 +465,33 @@ check.case("a causal network does not see what follows", function()
   check.near(values(a[1][2]), values(b[1][2]), 1e-6)
 end)
 
+check.case("windows over tensors without elements", function()
+  check.equal(nn.MaxPool1d(2)(ms.zeros { 2, 0, 2 }).shape, { 2, 0, 1 })
+  check.equal(nn.MaxPool2d(2)(ms.zeros { 2, 0, 4, 6 }).shape, { 2, 0, 2, 3 })
+  check.equal(nn.MaxPool2d(2)(ms.zeros({ 0, 3, 4, 6 }, ms.bfloat16)).shape, { 0, 3, 2, 3 })
+  check.equal(nn.MaxPool2d(2, { ceil_mode = true })(ms.zeros { 1, 0, 3, 3 }).shape, { 1, 0, 2, 2 })
+  check.equal(nn.MaxPool3d(2)(ms.zeros { 2, 0, 2, 4, 4 }).shape, { 2, 0, 1, 2, 2 })
+  for _, Pool in ipairs { nn.MaxPool3d, nn.AvgPool3d } do
+    check.fails_here("does not fit", function() Pool(2)(ms.zeros { 2, 1, 0, 4, 4 }) end)
+  end
+  check.equal(ms.grad(function(x) return ops.reduce_sum(nn.MaxPool2d(2)(x)) end)(ms.zeros { 2, 0, 4, 4 }).shape,
+    { 2, 0, 4, 4 })
+end)
+
+check.case("an empty batch leaves the running statistics as they are", function()
+  local norm, x = nn.BatchNorm1d(2):set_train(), ms.zeros { 0, 2 }
+  check.equal(norm(x).shape, { 0, 2 })
+  check.equal({ values(norm.moving_mean.value), values(norm.moving_variance.value) }, { { 0, 0 }, { 1, 1 } })
+  local gradients = ms.grad(function(v) return ops.reduce_sum(norm(v)) end, nil, norm:trainable_params())(x)
+  check.equal({ values(gradients[1]), values(gradients[2]) }, { { 0, 0 }, { 0, 0 } })
+  check.equal(nn.BatchNorm2d(2):set_train()(ms.zeros { 2, 2, 0, 3 }).shape, { 2, 2, 0, 3 })
+  -- Of one row the variance is 0.
+  check.near(values(norm(ms.ones { 1, 2 })), { { 0, 0 } }, 0)
+  check.near({ values(norm.moving_mean.value), values(norm.moving_variance.value) }, { { 0.1, 0.1 }, { 0.9, 0.9 } },
+    1e-6)
+  norm:set_train(false)
+  check.fails_here("BatchNorm1d: x: expected [n, c] or [n, c, l], got {2, 3, 2, 2}",
+    function() nn.BatchNorm1d(3)(ms.ones { 2, 3, 2, 2 }) end)
+end)
+
 check.done()

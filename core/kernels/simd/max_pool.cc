@@ -132,7 +132,7 @@ class MaxPoolKernel : public Kernel {
   MaxPoolKernel(const Pooling& p, DType t) : p_(p), bf16_(t == DType::kBF16) {}
 
   Status Run(const Buffers& b) override {
-    const int64_t row = p_.y.w * p_.y.c;
+    const int64_t row = std::max<int64_t>(1, p_.y.w * p_.y.c);
     ParallelFor(p_.y.n * p_.y.h, kGrain / row + 1, [&](int64_t begin, int64_t end) {
       if (bf16_) HWY_DYNAMIC_DISPATCH(ForwardBF16)
       (p_, static_cast<const BF16*>(b.inputs[0]), static_cast<BF16*>(b.outputs[0]), begin, end);

@@ -75,6 +75,9 @@ M.BatchNorm1d = M.BatchNorm2d:extend "BatchNorm1d"
 --- Batch normalization of [n, c] or [n, c, length], as BatchNorm2d.
 function M.BatchNorm1d:construct(x)
   local shape = x.shape
+  if #shape ~= 2 and #shape ~= 3 then
+    errors.fail("BatchNorm1d: x: expected [n, c] or [n, c, l], got %s", errors.show(shape))
+  end
   return (ops.reshape(M.BatchNorm2d.construct(self, ops.reshape(x, { shape[1], shape[2], shape[3] or 1, 1 })), shape))
 end
 
