@@ -494,4 +494,20 @@ check.case("an empty batch leaves the running statistics as they are", function(
     function() nn.BatchNorm1d(3)(ms.ones { 2, 3, 2, 2 }) end)
 end)
 
+check.case("the gradient at the borders of a range", function()
+  local x = ms.Tensor { -1, 0, 0.5, 6, 7, 0 / 0 }
+  local function slope(f)
+    local list = values(ms.grad(function(v) return ops.reduce_sum(f(v)) end)(x))
+    return { unpack(list, 1, 5) }, list[6]
+  end
+  local inside, of_nan = slope(nn.ReLU6())
+  check.equal(inside, { 0, 0, 1, 0, 0 })
+  check.equal(of_nan, 1)
+  check.equal(slope(nn.Hardtanh(0, 7)), { 0, 0, 1, 1, 0 })
+  check.equal(slope(nn.Hardtanh(-1, 0.5)), { 0, 1, 0, 0, 0 })
+  check.equal(slope(function(v) return ops.clip(v, 0, 6) end), { 0, 1, 1, 1, 0 })
+  check.equal(values(nn.Hardtanh(-1, 5)(x))[3], 0.5)
+  check.fails_here("min_val is 2 and max_val is 1, expected min_val < max_val", function() ops.hardtanh(x, 2, 1) end)
+end)
+
 check.done()

@@ -11,7 +11,7 @@ local function conv(n_in, n_out, kernel, stride, group)
   })
 end
 
-local function relu6(x) return ops.clip(x, 0, 6) end
+local function relu6(x) return ops.hardtanh(x, 0, 6) end
 
 --- 1x1 to `expansion` times the channels, depthwise 3x3 with the stride, 1x1 to n_out without an activation; the input
 --- is added where the shapes are equal.

@@ -28,9 +28,9 @@ local bind_gelu = args.signature("GELU", {
 function M.GELU:init(...) self.approximate = bind_gelu(...).approximate end
 function M.GELU:construct(x) return ops.gelu(x, { approximate = self.approximate }) end
 
---- x limited to the range from 0 to 6.
+--- x limited to the range from 0 to 6; the gradient at 0 and at 6 is 0.
 M.ReLU6 = Cell:extend "ReLU6"
-function M.ReLU6:construct(x) return ops.clip(x, 0, 6) end
+function M.ReLU6:construct(x) return ops.hardtanh(x, 0, 6) end
 
 --- Gives what it gets.
 M.Identity = Cell:extend "Identity"
@@ -113,7 +113,7 @@ local bind_hardtanh = args.signature("Hardtanh", {
   { "max_val", "number", 1, doc = "the largest result" },
 })
 
---- x limited to the range from min_val to max_val. (min_val = -1, max_val = 1)
+--- x limited to the range from min_val to max_val; the gradient at both is 0. (min_val = -1, max_val = 1)
 function M.Hardtanh:init(...)
   local a = bind_hardtanh(...)
   if a.min_val >= a.max_val then
@@ -121,7 +121,7 @@ function M.Hardtanh:init(...)
   end
   self.min_val, self.max_val = a.min_val, a.max_val
 end
-function M.Hardtanh:construct(x) return ops.clip(x, self.min_val, self.max_val) end
+function M.Hardtanh:construct(x) return ops.hardtanh(x, self.min_val, self.max_val) end
 function M.Hardtanh:extra() return ("%g to %g"):format(self.min_val, self.max_val) end
 
 M.GLU = Cell:extend "GLU"
