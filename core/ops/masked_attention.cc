@@ -1,4 +1,5 @@
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "core/ops/define.h"
@@ -92,7 +93,9 @@ std::vector<Value> Body(GraphBuilder& g, absl::Span<const Value> in, const Attrs
     const Value below = Causal(g, t, s);
     seen = seen.valid() ? Elementwise(g, "logical_and", {seen, below}) : below;
   }
-  if (seen.valid()) scores = Elementwise(g, "select", {seen, scores, g.Constant(kHidden, wide)});
+  // Floats may be less than kHidden.
+  const double hidden = chosen ? kHidden : -std::numeric_limits<double>::infinity();
+  if (seen.valid()) scores = Elementwise(g, "select", {seen, scores, g.Constant(hidden, wide)});
   Value p = g.Op("softmax", {scores});
   // Of a query that sees no key every key is hidden alike: it gets zeros, not their mean.
   if (chosen) p = Mul(g, p, Cast(g, seen, wide));

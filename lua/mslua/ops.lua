@@ -1,6 +1,7 @@
 --- ms.ops: a function and a class for every operator.
 local arity = require "mslua.arity"
 local args = require "mslua.args"
+local attention_mask = require "mslua.attention_mask"
 local class = require "mslua.class"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
@@ -248,7 +249,11 @@ local function attention(_, q, k, v, ...)
     elseif mask.dtype == "bool" then
       mask = ops.logical_and(mask, counts)
     else
-      mask = ops.select(counts, mask, -1e30)
+      local t, s = q.shape[#q.shape - 1], k.shape[#k.shape - 1]
+      local sees
+      mask, sees = attention_mask.both(ops, mask, counts, a.causal and attention_mask.below(ops, t, s))
+      how.causal = false  -- the mask says so
+      return ops.select(sees, ops.masked_attention(q, k, v, mask, how), 0)
     end
   end
   if not mask then return ops.grouped_attention(q, k, v, how) end

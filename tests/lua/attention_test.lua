@@ -200,4 +200,43 @@ check.case("slices at places that are known when the step runs", function()
   check.fails("start[1] is 3", ops.update_slice, x, ms.ones { 2, 1, 1 }, ms.Tensor({ 0, 3 }, ms.int32))
 end)
 
+check.case("a key that one of two masks hides gets no weight", function()
+  local x = ms.randn({ 2, 3, 8 }, "float32", "both")
+  local hides = { { { 0, 1, 0 }, { 1, 1, 1 }, { 0, 0, 1 } }, { { 1, 1, 0 }, { 0, 0, 0 }, { 1, 0, 1 } } }
+  local hidden = ops.greater(ms.Tensor(hides), 0)
+  local padded = ops.greater(ms.Tensor({ { 0, 0, 1 }, { 1, 0, 1 } }, ms.int32), 0)
+  for _, causal in ipairs { false, true } do
+    local cell = nn.MultiheadAttention(8, 2, { causal = causal })
+    local function loss(masks) return function(v) return ops.reduce_sum(cell(v, masks) * x) end end
+    local wanted = { attn_mask = hidden, key_padding_mask = padded }
+    for _, least in ipairs { -math.huge, -3.4e38 } do
+      local floats = ops.select(hidden, least, ms.zeros { 2, 3, 3 })
+      local masks = { attn_mask = floats, key_padding_mask = padded }
+      if least == -math.huge then
+        check.near(cell(x, masks):totable(), cell(x, wanted):totable(), 1e-6)
+        check.near(ms.grad(loss(masks))(x):totable(), ms.grad(loss(wanted))(x):totable(), 1e-5)
+      end
+      -- What a hidden key holds does not matter.
+      local other = ops.select(ops.reshape(padded, { 2, 3, 1 }), x + 5, x)
+      check.near(cell(x, other, masks):totable(), cell(x, x, masks):totable(), 1e-6)
+    end
+  end
+  local floats = ops.select(ops.greater(square, 0), 0, ms.full({ 3, 5 }, -math.huge))
+  for _, causal in ipairs { false, true } do
+    expect(ops.scaled_dot_product_attention(q, k, v, {
+      attn_mask = floats, key_lengths = ms.Tensor({ 4, 2 }, ms.int32), causal = causal,
+    }), function(r, _, i, j) return rows[i][j] == 1 and j <= (r == 1 and 4 or 2) and (not causal or j <= i + 2) end)
+  end
+end)
+
+check.case("causal attention does not see what follows, whatever its floats are", function()
+  local last = ms.Tensor { { -3e38, 0, 0 }, { 0, 0, 0 }, { 0, 0, 0 } }
+  local x = ms.randn({ 1, 1, 3, 4 }, "float32", "follows")
+  local later = ops.concat(ops.strided_slice(x, { 1, 1, 1 }, { 2, 2, 2 }), ms.ones { 1, 1, 2, 4 } * 7, 3)
+  local function first(v)
+    return ops.scaled_dot_product_attention(x, v, v, { causal = true, attn_mask = last })[1][1][1]:totable()
+  end
+  check.near(first(later), first(x), 1e-6)
+end)
+
 check.done()

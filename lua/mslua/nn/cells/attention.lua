@@ -1,5 +1,6 @@
 --- nn.MultiheadAttention: softmax(Q K^T / sqrt(d)) V in several heads (Vaswani et al., 2017).
 local args = require "mslua.args"
+local attention_mask = require "mslua.attention_mask"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
 local kv_cache = require "mslua.kv_cache"
@@ -57,8 +58,9 @@ end
 
 local known_masks = { attn_mask = true, key_padding_mask = true }
 
--- The masks of a call as scaled_dot_product_attention takes one: true for the keys that are seen.
-local function mask_of(masks, keys)
+-- The masks of a call as scaled_dot_product_attention takes one: true for the keys that are seen, or floats that are
+-- added. Of floats and key_padding_mask, with what `causal` hides, also which queries see a key at all.
+local function mask_of(self, masks, queries, keys)
   if masks ~= nil and (type(masks) ~= "table" or core.kind(masks)) then
     errors.fail("MultiheadAttention: expected a table with attn_mask or key_padding_mask, got %s", errors.show(masks))
   end
@@ -79,7 +81,8 @@ local function mask_of(masks, keys)
   end
   local seen = ops.logical_not(ops.reshape(hidden, { n, 1, 1, s }))
   if not mask then return seen end
-  return mask.dtype == "bool" and ops.logical_and(mask, seen) or ops.select(seen, mask, -1e30)
+  if mask.dtype == "bool" then return ops.logical_and(mask, seen) end
+  return attention_mask.both(ops, mask, seen, self.causal and attention_mask.below(ops, queries.shape[2], s))
 end
 
 --- query [n, t, e], key and value [n, s, e] (default: the query, and the key) give [n, t, e]. masks: attn_mask [t, s]
@@ -94,9 +97,12 @@ function Attention:construct(query, key, value, masks)
   end
   key = key or query
   value = value or key
-  for name, x in pairs { query = query, key = key, value = value } do
-    if #x.shape ~= 3 or x.shape[1] ~= query.shape[1] or x.shape[3] ~= self.embed_dim then
-      errors.fail("MultiheadAttention: %s: expected [%d, s, %d], got %s", name, query.shape[1], self.embed_dim,
+  for _, named in ipairs { { "query", query }, { "key", key }, { "value", value } } do
+    local name, x = named[1], named[2]
+    if not core.kind(x) then
+      errors.fail("MultiheadAttention: %s: expected a tensor, got %s", name, errors.show(x))
+    elseif #x.shape ~= 3 or x.shape[1] ~= query.shape[1] or x.shape[3] ~= self.embed_dim then
+      errors.fail("MultiheadAttention: %s: expected [%s, s, %d], got %s", name, query.shape[1] or "n", self.embed_dim,
         errors.show(x.shape))
     end
   end
@@ -117,13 +123,14 @@ function Attention:construct(query, key, value, masks)
     parts[i] = ops.transpose(ops.reshape(part, { n, part.shape[2], heads, width }), { 1, 3, 2, 4 })
   end
   local q, k, v = unpack(parts)
-  local mask = mask_of(masks, key)
+  local mask, sees = mask_of(self, masks, query, key)
   local y
   if mask or not self.causal then
-    y = ops.scaled_dot_product_attention(q, k, v, { causal = self.causal, attn_mask = mask })
+    y = ops.scaled_dot_product_attention(q, k, v, { causal = self.causal and not sees, attn_mask = mask })
   else
     y = kv_cache.attend(self, q, k, v, { causal = true })
   end
+  if sees then y = ops.select(sees, y, 0) end
   y = ops.reshape(ops.transpose(y, { 1, 3, 2, 4 }), { n, t, e })
   return self.dropout(self.out_proj(y))
 end
