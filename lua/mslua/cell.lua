@@ -20,7 +20,7 @@ require("mslua.args").kind("cell", is_cell, "a Cell")
 -- Of an instance, kept beside its fields: _fields everything assigned, _order the names of its cells and parameters
 -- as registered, _owner the cell that it was assigned to last, _root whether a Model or TrainOneStepCell took it as its
 -- network, _named and _named_by when and from which root its parameters got their names, _list the CellList it is an
--- item of.
+-- item of, _lists the lists of cells that are below it, or are itself, each before its _items.
 function Cell:new(...)
   arity.check(self.class_name, nil, self.init, 1, ...)
   local cell = {}
@@ -71,6 +71,28 @@ local own_names = setmetatable({}, { __mode = "k" })    -- parameter -> the name
 local given_names = setmetatable({}, { __mode = "k" })  -- parameter -> the name that it got from a root last
 local set_names = setmetatable({}, { __mode = "k" })    -- parameter -> the full name that the user assigned to p.name
 
+-- Whether the items of a list of cells are others than these. Each call of a cell asks for the lists below it.
+local function has_moved(list, items)
+  local n = #items
+  for i = 1, n do
+    if list[i] ~= items[i] then return true end
+  end
+  return rawget(list, n + 1) ~= nil
+end
+Cell._has_moved = has_moved
+
+--- The names of the fields of its cells and parameters, in order. A list of cells finds its items first.
+function Cell:_keys() return rawget(self, "_order") end
+
+--- Takes note that `v` is the cell in the field `key`.
+function Cell:_own(key, v)
+  field_names[v] = key
+  rawset(v, "_owner", self)
+end
+
+--- Takes note that cells or parameters have changed places.
+function Cell._restructured() structure = structure + 1 end
+
 --- Fields whose cells add nothing to the names of parameters: the network of a wrapper such as WithLossCell.
 Cell.transparent = {}
 
@@ -92,8 +114,7 @@ function Cell:__newindex(key, v)
   if not registers(v) then return end
   order[#order + 1] = key
   if is_cell(v) then
-    field_names[v] = tostring(key)
-    rawset(v, "_owner", self)
+    self:_own(tostring(key), v)
   elseif own_names[v] == nil then
     own_names[v] = v.name ~= parameter.UNNAMED and v.name or false
   end
@@ -110,15 +131,18 @@ end
 local function collect_names(cell, prefix, names, seen)
   if seen[cell] then return end
   seen[cell] = true
-  for _, key in ipairs(rawget(cell, "_order")) do
+  local class, lists = getmetatable(cell), {}
+  if class.has_items then lists[1], lists[2] = cell, rawget(cell, "_items") end
+  for _, key in ipairs(cell:_keys()) do
     local v = rawget(cell, "_fields")[key]
     if is_cell(v) then
-      if not rawget(v, "_owner") then rawset(v, "_owner", cell) end  -- an item that replaced another one
-      collect_names(v, getmetatable(cell).transparent[key] and prefix or prefix .. tostring(key) .. ".", names, seen)
+      collect_names(v, class.transparent[key] and prefix or prefix .. tostring(key) .. ".", names, seen)
+      for _, list in ipairs(rawget(v, "_lists") or {}) do lists[#lists + 1] = list end
     elseif v ~= nil and not names[v] then
       names[v] = name_at(v, prefix, key)
     end
   end
+  rawset(cell, "_lists", lists[1] and lists or nil)
 end
 
 -- Gives every parameter below `root` its name as seen from there.
@@ -155,6 +179,10 @@ local function root_of(cell) return nearest(cell, is_root) end
 
 -- Makes sure that the parameters of a cell have their names; of `root` when it is given.
 local function ensure_names(cell, root)
+  local lists = rawget(cell, "_lists")
+  for i = 1, lists and #lists or 0, 2 do
+    if has_moved(lists[i], lists[i + 1]) then lists[i]:_keys() end
+  end
   if rawget(cell, "_named") == structure and (not root or rawget(cell, "_named_by") == root) then return end
   root = root or root_of(cell)
   name_from(root)
@@ -251,7 +279,7 @@ function Cell:_each_cell(visit, path, seen)
   if seen[self] then return end
   seen[self] = true
   visit(self, path)
-  for _, key in ipairs(rawget(self, "_order")) do
+  for _, key in ipairs(self:_keys()) do
     local child = rawget(self, "_fields")[key]
     if is_cell(child) then child:_each_cell(visit, path == "" and tostring(key) or path .. "." .. key, seen) end
   end
@@ -266,7 +294,7 @@ function Cell:get_parameters(...)
   ensure_names(self, root_of(self))
   local list, seen, by_name = {}, {}, {}
   self:_each_cell(function(cell)
-    for _, key in ipairs(rawget(cell, "_order")) do
+    for _, key in ipairs(cell:_keys()) do
       local p = rawget(cell, "_fields")[key]
       if not is_cell(p) and not seen[p] then
         seen[p] = true
@@ -304,11 +332,11 @@ end
 function Cell:name_cells(...)
   check_self(self, "name_cells()")
   arity.take("name_cells", 0, ...)
-  local i = 0
+  local keys, i = self:_keys(), 0
   return function()
     while true do
       i = i + 1
-      local key = rawget(self, "_order")[i]
+      local key = keys[i]
       if key == nil then return nil end
       local v = rawget(self, "_fields")[key]
       if is_cell(v) then return tostring(key), v end
@@ -404,7 +432,7 @@ local function describe(cell, name, indent, lines, counts)
   local extra = cell:extra()
   if extra ~= "" then extra = "(" .. extra .. ")" end
   lines[#lines + 1] = indent .. (name and name .. ": " or "") .. cell.class_name .. extra
-  for _, key in ipairs(rawget(cell, "_order")) do
+  for _, key in ipairs(cell:_keys()) do
     local v = rawget(cell, "_fields")[key]
     if is_cell(v) then
       describe(v, tostring(key), indent .. "  ", lines, counts)

@@ -114,4 +114,81 @@ check.case("strategies", function()
   end)
 end)
 
+------------------------------------------------------------------------------------------- lists, and what is in tables
+
+local function paths(cell)
+  local found = {}
+  for i, p in ipairs(cell:get_parameters()) do found[i] = p.name .. "/" .. p.shape[1] end
+  return found
+end
+
+-- Dense cells of one input and 1, 2, ... outputs.
+local function row(n)
+  local cells = {}
+  for i = 1, n do cells[i] = nn.Dense(1, i, { has_bias = false }) end
+  return nn.SequentialCell(cells)
+end
+
+check.case("Lua's functions of tables work on lists of cells", function()
+  local list = row(3)
+  list:get_parameters()
+  list[1], list[3] = list[3], list[1]
+  check.equal(paths(list), { "0.weight/3", "1.weight/2", "2.weight/1" })
+  table.insert(list, 2, nn.Dense(1, 7))
+  check.equal(paths(list), { "0.weight/3", "1.weight/7", "1.bias/7", "2.weight/2", "3.weight/1" })
+  table.insert(list, nn.Dense(1, 9, { has_bias = false }))
+  check.equal(paths(list)[6], "4.weight/9")
+  check.equal(table.remove(list).weight.shape, { 9, 1 })
+  table.remove(list, 1)
+  check.equal(paths(list), { "0.weight/7", "0.bias/7", "1.weight/2", "2.weight/1" })
+  table.sort(list, function(a, b) return a.weight.shape[1] < b.weight.shape[1] end)
+  check.equal(paths(list), { "0.weight/1", "1.weight/2", "2.weight/7", "2.bias/7" })
+  list[3] = nil
+  check.equal(paths(list), { "0.weight/1", "1.weight/2" })
+  check.equal(tostring(list), "SequentialCell\n  0: Dense(1 -> 1, no bias)\n    weight: float32 {1, 1}\n"
+    .. "  1: Dense(1 -> 2, no bias)\n    weight: float32 {2, 1}\n3 parameters")
+  local seen = {}
+  for name, cell in list:name_cells() do seen[#seen + 1] = name .. "/" .. cell.out_channels end
+  check.equal(seen, { "0/1", "1/2" })
+  list["1"] = nn.Dense(1, 5)
+  check.equal(paths(list), { "0.weight/1", "1.weight/5", "1.bias/5" })
+  list[1] = nil
+  check.fails_here("SequentialCell: item 1: expected a Cell, got nil: table.remove(list, 1) leaves no gap",
+    function() list(ms.ones { 1, 1 }) end)
+end)
+
+check.case("an item that is put in place trains as its list does, and has the names of its place", function()
+  local Blocks = nn.Cell:extend "Blocks"
+  function Blocks:init() self.blocks = nn.CellList { nn.ReLU(), nn.CellList { nn.ReLU() } } end
+  function Blocks:construct(x)
+    x = self.blocks[1](x)
+    for _, block in ipairs(self.blocks[2]) do x = block(x) end
+    return x
+  end
+  local net, x = Blocks():set_train(), ms.ones { 1000 }
+  local function zeros() return ms.ops.reduce_sum(ops.cast(ops.equal(net(x), 0), "int32")):item() end
+  check.equal(zeros(), 0)
+  net.blocks[1] = nn.Dropout(0.5)
+  check.equal(zeros() > 0, true)
+  net.blocks[1] = nn.ReLU()
+  check.equal(zeros(), 0)
+  net.blocks[2][1] = nn.Dropout(0.5)
+  check.equal(zeros() > 0, true)
+  table.insert(net.blocks[2], 1, nn.Dense(1000, 1000))
+  check.equal(paths(net), { "blocks.1.0.weight/1000", "blocks.1.0.bias/1000" })
+  net:set_train(false)
+end)
+
+check.case("a list that changes between two trainings", function()
+  local net = nn.SequentialCell { nn.Dense(2, 2) }
+  local data = ms.dataset.NumpySlicesDataset({ ms.ones { 2, 2 }, ms.zeros { 2, 2 } }, { "x", "y" }):batch(2)
+  local model = ms.Model(net, { loss_fn = nn.MSELoss(), optimizer = nn.SGD { learning_rate = 0.1 } })
+  model:train(1, data)
+  table.insert(net, 1, nn.Dense(2, 2))
+  local before = net[1].weight.value:totable()
+  model:train(1, data)
+  check.equal(names(net:get_parameters()), { "0.weight", "0.bias", "1.weight", "1.bias" })
+  assert(net[1].weight.value:totable()[1][1] ~= before[1][1])
+end)
+
 check.done()
