@@ -2,6 +2,7 @@
 local class = require "mslua.class"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
+local wrap = require "mslua.nn.wrap"
 
 ---@class mslua.ByHand
 ---@field model mslua.Model
@@ -26,11 +27,11 @@ local function next_batch(self)
 end
 
 --- Makes `n` training steps (default 1) on the next batches and gives the last loss. The step is compiled at the first
---- call, with the schedule of the recipe's optimizer.
+--- call, with the schedule of the recipe's optimizer, and again where requires_grad of a parameter has changed.
 ---@param n? integer
 ---@return Tensor loss
 function ByHand:step(n)
-  if not self.train_step then
+  if not self.train_step or self.has_changed() then
     if self.model.steps then errors.fail "step: several steps are made by train only" end
     if not self.model.optimizer then errors.fail "step: the Model has no optimizer" end
     local spec = self.model:train_spec { train_dataset = self.dataset, epoch = 1, dataset_sink_mode = false }
@@ -39,6 +40,7 @@ function ByHand:step(n)
       graph = spec.graph, schedule = spec.schedule, lr_function = spec.lr_function, history = spec.history,
       broadcast = spec.broadcast, together = spec.together,
     }
+    self.has_changed = wrap.watch_trained(self.network)
   end
   for _ = 1, n or 1 do
     -- Ranks that step together stop after the same step.

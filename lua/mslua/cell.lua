@@ -54,9 +54,20 @@ Cell.elsewhere = {
 
 local function registers(v) return is_cell(v) or parameter.is(v) end
 
+-- The first cell of a plain table for which `wanted` is true.
+local function cell_in(v, wanted)
+  if type(v) ~= "table" or getmetatable(v) then return nil end
+  for _, item in pairs(v) do
+    if is_cell(item) and wanted(item) then return item end
+  end
+end
+
+local function any() return true end
+
 local function check_field(self, key, v)
-  if type(v) == "table" and not getmetatable(v) and is_cell(v[1]) then
-    errors.fail("%s.%s: the cells of a plain list would not be found: use nn.CellList(...)", self.class_name, key)
+  if cell_in(v, any) then
+    errors.fail("%s.%s: the cells of a plain table would not be found: use nn.CellList(...), or a field for each",
+      self.class_name, key)
   elseif key == "pipeline_stage" and v ~= nil and (type(v) ~= "number" or v < 0 or v ~= math.floor(v)) then
     errors.fail("%s.pipeline_stage: expected a stage, an integer from 0, got %s", self.class_name, errors.show(v))
   end
@@ -308,6 +319,32 @@ function Cell:get_parameters(...)
     end
   end)
   return list
+end
+
+local function has_parameters(cell)
+  local found = false
+  cell:_each_cell(function(part)
+    for _, key in ipairs(part:_keys()) do found = found or parameter.is(rawget(part, "_fields")[key]) end
+  end)
+  return found
+end
+
+--- Fails where a plain table in a field has cells with parameters that are nowhere else in the network.
+---@param what string "save_checkpoint"
+---@package
+function Cell:_check_found(what)
+  local owned = {}
+  self:_each_cell(function(cell) owned[cell] = true end)
+  local function is_lost(cell) return not owned[cell] and has_parameters(cell) end
+  for cell in pairs(owned) do
+    for key, v in pairs(rawget(cell, "_fields")) do
+      local lost = cell_in(v, is_lost)
+      if lost then
+        errors.fail("%s: %s.%s is a plain table, in which the parameters of a %s are not found: use nn.CellList(...), "
+          .. "or a field for each cell", what, cell.class_name, tostring(key), lost.class_name)
+      end
+    end
+  end
 end
 
 --- The parameters that training changes.

@@ -33,7 +33,10 @@ end
 function M.save_checkpoint(...)
   local a = bind_save(...)
   local values, path = a.save_obj, a.ckpt_file_name
-  if class.is(values, Cell) then values = values:get_parameters(function(p) return p.saved end) end
+  if class.is(values, Cell) then
+    values:_check_found "save_checkpoint"
+    values = values:get_parameters(function(p) return p.saved end)
+  end
   local parameters, keys = parameters_in(values)
   for _, p in ipairs(parameters) do
     if p.layerwise_parallel and core.options.ranks > 1 then

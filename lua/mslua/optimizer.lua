@@ -310,7 +310,10 @@ function Optimizer:bind_list(parameters)
       end
     end
   end
-  if #trained == 0 then
+  if #parameters == 0 then
+    errors.fail_at({ "optimizer" }, "%s: no parameter to train: none of the network has requires_grad = true",
+      self.class_name)
+  elseif #trained == 0 then
     errors.fail_at({ "optimizer" }, "%s: no parameter to train: params selects none of the network's %d",
       self.class_name, #parameters)
   end

@@ -191,4 +191,18 @@ check.case("a list that changes between two trainings", function()
   assert(net[1].weight.value:totable()[1][1] ~= before[1][1])
 end)
 
+check.case("cells in plain tables", function()
+  local net = Net()
+  local text = "the cells of a plain table would not be found"
+  check.fails_here("Net.heads: " .. text, function() net.heads = { cls = nn.Dense(2, 1) } end)
+  check.fails_here("Net.heads: " .. text, function() net.heads = { 1, nn.Dense(2, 1) } end)
+  local path = (os.getenv "TEST_TMPDIR" or os.tmpname() .. ".d") .. "/late.safetensors"
+  net.late = {}
+  net.late[1], net.late[2] = nn.ReLU(), net.second
+  ms.save_checkpoint(net, path)
+  net.late.head = nn.Dense(2, 2)
+  check.fails_here("save_checkpoint: Net.late is a plain table, in which the parameters of a Dense are not found",
+    function() ms.save_checkpoint(net, path) end)
+end)
+
 check.done()

@@ -163,4 +163,62 @@ check.case("a learning rate's function gives a finite number", function()
   end)
 end)
 
+local function weights_of(net)
+  local found = {}
+  for i, p in ipairs(net:get_parameters()) do found[i] = p.value:totable() end
+  return found
+end
+
+check.case("a step is compiled again where requires_grad has changed", function()
+  local make = optimizers.Adam
+  local function trained(frozen_at)
+    local net = Net("frozen" .. frozen_at)
+    local step = nn.TrainOneStepCell(nn.WithLossCell(net, loss), make(net:trainable_params()))
+    local seen = {}
+    for i = 1, 6 do
+      if i == frozen_at then net.w.requires_grad = false end
+      if i == 5 then net.w.requires_grad = true end
+      step(unpack(batches[i]))
+      seen[i] = weights_of(net)
+    end
+    return seen
+  end
+  local free, frozen = trained(7), trained(3)
+  check.equal({ frozen[1], frozen[2] }, { free[1], free[2] })
+  check.equal({ frozen[3][1], frozen[4][1] }, { free[2][1], free[2][1] })
+  check.equal(frozen[3][2], free[3][2])
+  assert(frozen[4][2][1] ~= frozen[3][2][1] and frozen[5][1][1][1] ~= frozen[4][1][1][1])
+end)
+
+check.case("the steps of a recipe that is trained by hand too", function()
+  local ByHand = require "mslua.by_hand"
+  local net = nn.Dense(2, 2)
+  local data = ms.dataset.NumpySlicesDataset({ ms.ones { 4, 2 }, ms.zeros { 4, 2 } }, { "x", "y" }):batch(2)
+  local hand = ByHand(ms.Model(net, { loss_fn = loss, optimizer = nn.SGD { learning_rate = 0.1 } }), data)
+  hand:step()
+  net.weight.requires_grad = false
+  local before = weights_of(net)
+  hand:step()
+  local after = weights_of(net)
+  check.equal(after[1], before[1])
+  assert(after[2][1] ~= before[2][1])
+end)
+
+check.case("a step has something to train, and all that its network uses", function()
+  local net = nn.Dense(2, 2)
+  for _, p in ipairs(net:get_parameters()) do p.requires_grad = false end
+  check.fails_here("SGD: no parameter to train: none of the network has requires_grad = true", function()
+    nn.TrainOneStepCell(nn.WithLossCell(net, loss), nn.SGD { learning_rate = 1 })(unpack(batches[1]))
+  end)
+  local Late = nn.Cell:extend "Late"
+  function Late:init()
+    self.fc, self.more = nn.Dense(2, 2), {}
+    self.more[1] = nn.Dense(2, 2)
+  end
+  function Late:construct(x) return self.more[1](self.fc(x)) end
+  check.fails_here("which is none of its own, so it would not be trained", function()
+    nn.TrainOneStepCell(nn.WithLossCell(Late(), loss), nn.SGD { learning_rate = 1 })(unpack(batches[1]))
+  end)
+end)
+
 check.done()

@@ -81,37 +81,58 @@ function M.TrainOneStepCell:init(...)
   rawset(self, "step", false)
 end
 
---- Compiled at the first call, for the types of its columns; later calls must have the same.
+-- The compiled step for batches of these columns.
+local function compile(self, columns)
+  local inputs = {}
+  for i, column in ipairs(columns) do inputs[i] = { name = "x" .. i, dtype = column.dtype, shape = column.shape } end
+  parallel_context.check_runnable "TrainOneStepCell"
+  if parallel_context.stages() > 1 then
+    errors.fail("TrainOneStepCell: pipeline_stages = %d: train with ms.Model", parallel_context.stages())
+  end
+  local own = self.optimizer.loss_scale
+  if own ~= 1 then
+    errors.fail("TrainOneStepCell: %s has loss_scale = %g, which only divides gradients: train with ms.Model and "
+      .. "loss_scale_manager = ms.FixedLossScaleManager(%g), or leave it out", self.optimizer.class_name, own, own)
+  end
+  self:_as_root()
+  local parameters, spec = self.optimizer:bind(self.network)
+  if core.options.verb == "run" and core.options.max_steps then
+    errors.fail "TrainOneStepCell: --max-steps stops model:train; a loop of your own ends by itself"
+  end
+  local graph, idle = core.build_train {
+    name = self.network.class_name, forward = self.network, inputs = inputs, parameters = parameters,
+    network = self.network:get_parameters(), optimizer = spec, accumulate = M.micro_batches(self.network, inputs),
+    aggregate = parallel_context.aggregation(), shard = parallel_context.shard(),
+  }
+  M.report_idle(idle)
+  return core.stepper {
+    graph = graph, schedule = self.optimizer.schedule, lr_function = self.optimizer.lr_function,
+    history = self.optimizer.history,
+    broadcast = parallel_context.broadcasts(), together = parallel_context.together(),
+  }
+end
+
+--- A function that says whether requires_grad of one of the network's parameters has changed since now.
+---@param network Cell
+---@return fun(): boolean
+function M.watch_trained(network)
+  local parameters, trained = network:get_parameters(), {}
+  for i, p in ipairs(parameters) do trained[i] = p.requires_grad end
+  return function()
+    for i, p in ipairs(parameters) do
+      if p.requires_grad ~= trained[i] then return true end
+    end
+    return false
+  end
+end
+
+--- Compiled at the first call, for the types of its columns; later calls must have the same. It is compiled again where
+--- requires_grad of a parameter has changed.
 function M.TrainOneStepCell:construct(...)
   if core.is_tracing() then errors.fail "TrainOneStepCell: a training step cannot be part of a network" end
-  if not rawget(self, "step") then
-    local inputs = {}
-    for i, column in ipairs { ... } do inputs[i] = { name = "x" .. i, dtype = column.dtype, shape = column.shape } end
-    parallel_context.check_runnable "TrainOneStepCell"
-    if parallel_context.stages() > 1 then
-      errors.fail("TrainOneStepCell: pipeline_stages = %d: train with ms.Model", parallel_context.stages())
-    end
-    local own = self.optimizer.loss_scale
-    if own ~= 1 then
-      errors.fail("TrainOneStepCell: %s has loss_scale = %g, which only divides gradients: train with ms.Model and "
-        .. "loss_scale_manager = ms.FixedLossScaleManager(%g), or leave it out", self.optimizer.class_name, own, own)
-    end
-    self:_as_root()
-    local parameters, spec = self.optimizer:bind(self.network)
-    if core.options.verb == "run" and core.options.max_steps then
-      errors.fail "TrainOneStepCell: --max-steps stops model:train; a loop of your own ends by itself"
-    end
-    local graph, idle = core.build_train {
-      name = self.network.class_name, forward = self.network, inputs = inputs, parameters = parameters,
-      optimizer = spec, accumulate = M.micro_batches(self.network, inputs),
-      aggregate = parallel_context.aggregation(), shard = parallel_context.shard(),
-    }
-    M.report_idle(idle)
-    rawset(self, "step", core.stepper {
-      graph = graph, schedule = self.optimizer.schedule, lr_function = self.optimizer.lr_function,
-      history = self.optimizer.history,
-      broadcast = parallel_context.broadcasts(), together = parallel_context.together(),
-    })
+  if not rawget(self, "step") or rawget(self, "has_changed")() then
+    rawset(self, "step", compile(self, { ... }))
+    rawset(self, "has_changed", M.watch_trained(self.network))
   end
   return rawget(self, "step")(...)
 end

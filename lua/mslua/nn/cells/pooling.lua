@@ -192,19 +192,19 @@ local function init_volumes(self, a, Pool)
       count_include_pad = a.count_include_pad,
     }
   end
-  self.pools = {
-    planes = pool({ kernel[2], kernel[3] }, { stride[2], stride[3] }, { p[2][1], p[2][2], p[3][1], p[3][2] }),
-    depth = pool({ kernel[1], 1 }, { stride[1], 1 }, { p[1][1], p[1][2], 0, 0 }),
-  }
+  -- Not as fields: they are no cells of the network.
+  rawset(self, "planes",
+    pool({ kernel[2], kernel[3] }, { stride[2], stride[3] }, { p[2][1], p[2][2], p[3][1], p[3][2] }))
+  rawset(self, "depth", pool({ kernel[1], 1 }, { stride[1], 1 }, { p[1][1], p[1][2], 0, 0 }))
   self.kernel_size, self.stride = kernel, stride
 end
 
 local function over_volumes(self, x)
   convolution.check_rank(self.class_name, x, { "n", "c", "d", "h", "w" })
   local n, c, d, h, w = unpack(x.shape)
-  local y = self.pools.planes(ops.reshape(x, { n, c * d, h, w }))
+  local y = self.planes(ops.reshape(x, { n, c * d, h, w }))
   local p, q = y.shape[3], y.shape[4]
-  y = self.pools.depth(ops.reshape(y, { n, c, d, p * q }))
+  y = self.depth(ops.reshape(y, { n, c, d, p * q }))
   return (ops.reshape(y, { n, c, y.shape[3], p, q }))
 end
 
