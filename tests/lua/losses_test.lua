@@ -338,4 +338,112 @@ check.case("a label that a loss would broadcast, or take in another order, is an
     function() nn.CosineEmbeddingLoss()(ms.rand { 4, 3 }, ms.rand { 4, 3 }, ms.ones({ 4, 1 }, ms.int32)) end)
 end)
 
+check.case("a weight does not make losses more", function()
+  local output, label = ms.Tensor { { 1 }, { 2 }, { 3 }, { 4 } }, ms.Tensor { { 1 }, { 0 }, { 1 }, { 0 } }
+  local four = ms.Tensor { 1, 2, 3, 4 }
+  local expected = ": expected a shape that broadcasts to the losses' [4, 1], got float32[4]"
+  for text, make in pairs {
+    ["BCEWithLogitsLoss: weight"] = function(r) return nn.BCEWithLogitsLoss { weight = four, reduction = r } end,
+    ["BCEWithLogitsLoss: pos_weight"] = function(r)
+      return nn.BCEWithLogitsLoss { pos_weight = four, reduction = r }
+    end,
+    ["BCELoss: weight"] = function(r) return nn.BCELoss { weight = four, reduction = r } end,
+  } do
+    for _, r in ipairs { "none", "sum", "mean" } do
+      check.fails_here(text .. expected, function() make(r)(output, label) end)
+      check.fails_here(text .. expected, function() make(r):rows(output, label) end)
+    end
+  end
+  check.fails_here("got float32[1, 4, 1]",
+    function() nn.BCELoss { weight = four:reshape(1, 4, 1) }(label, label) end)
+  local log = math.log
+  local weight = ms.Tensor { { 1 }, { 2 } }
+  check.near(values(nn.BCELoss { weight = weight, reduction = "none" }(ms.full({ 2, 2 }, 0.5), y)),
+    { { log(2), log(2) }, { 2 * log(2), 2 * log(2) } }, 1e-6)
+end)
+
+check.case("dimensions of 1 in labels, and a single row of logits", function()
+  local logits, weight = f64 { { 1, 2, 0.5 }, { -1, 0.25, 2 } }, f64 { 2, 0.5, 1 }
+  local labels, shares = ms.Tensor({ 2, 0 }, ms.int32), f64 { { 0.2, 0.3, 0.5 }, { 0.1, 0.8, 0.1 } }
+  for _, r in ipairs { "mean", "sum", "none" } do
+    for _, loss in ipairs { nn.CrossEntropyLoss { reduction = r }, nn.NLLLoss { reduction = r },
+      nn.CrossEntropyLoss { weight = weight, reduction = r }, nn.NLLLoss { weight = weight, reduction = r },
+      nn.FocalLoss { reduction = r }, nn.FocalLoss { weight = weight, reduction = r },
+      nn.SoftmaxCrossEntropyWithLogits { sparse = true, reduction = r } } do
+      local wanted = values(loss(logits, labels))
+      check.equal(values(loss(logits, labels:reshape(2, 1))), wanted)
+      check.equal(values(loss(logits, labels:reshape(1, 2))), wanted)
+      check.equal(flat(loss(logits:reshape(2, 1, 3), labels:reshape(2, 1))), flat(loss(logits, labels)))
+      check.equal(flat((loss:rows(logits, labels:reshape(2, 1)))), flat((loss:rows(logits, labels))))
+      local first = loss(logits[{ { 1, 1 } }], labels[{ { 1, 1 } }])
+      check.equal(flat(loss(logits[1], ms.ops.reshape(labels[{ { 1, 1 } }], {}))), flat(first))
+      check.equal(flat(loss(logits[1], labels[{ { 1, 1 } }])), flat(first))
+    end
+    for _, loss in ipairs { nn.FocalLoss { reduction = r }, nn.SoftmaxCrossEntropyWithLogits { reduction = r } } do
+      check.equal(values(loss(logits, shares:reshape(2, 1, 3))), values(loss(logits, shares)))
+      check.equal(flat((loss:rows(logits, shares:reshape(2, 1, 3)))), flat((loss:rows(logits, shares))))
+      check.equal(flat(loss(logits[1], shares[1])), flat(loss(logits[{ { 1, 1 } }], shares[{ { 1, 1 } }])))
+    end
+  end
+  check.fails_here("FocalLoss: expected a label of shape [2, 3] for float64[2, 3], got float64[2, 1, 2]",
+    function() nn.FocalLoss()(logits, f64 { { { 1, 2 } }, { { 3, 4 } } }) end)
+  check.fails_here("CrossEntropyLoss: expected logits [.., classes], got float32[]",
+    function() nn.CrossEntropyLoss()(ms.Tensor(1), ms.Tensor(0, ms.int32)) end)
+end)
+
+check.case("a number is a label of all elements", function()
+  for _, name in ipairs { "MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BCELoss", "BCEWithLogitsLoss",
+    "KLDivLoss", "DiceLoss" } do
+    local loss, output = nn[name](), ms.Tensor { { 0.25, 0.5 }, { 0.75, 0.1 } }
+    check.near(values(loss(output, 1)), values(loss(output, ms.ones { 2, 2 })), 1e-6)
+    check.near(values((loss:rows(output, 1))), values((loss:rows(output, ms.ones { 2, 2 }))), 1e-6)
+  end
+end)
+
+check.case("what is no output, or no label", function()
+  for name, loss in pairs(nn) do
+    if name:find "Loss$" and name ~= "Loss" then
+      for _, given in ipairs { { nil, y }, { x, nil }, { x, "a" }, { x, { 1 } }, { 3, x } } do
+        check.fails_here(name .. ": expected ", function() loss()(given[1], given[2]) end)
+      end
+    end
+  end
+  check.fails_here("CrossEntropyLoss: weight: expected 3 numbers, one for each class", function()
+    nn.CrossEntropyLoss { weight = f64 { 1, 2 } }(log_p, ids)
+  end)
+  check.fails_here("CrossEntropyLoss: expected a label of shape [2] for float64[2, 3], got int32[3]", function()
+    nn.CrossEntropyLoss { weight = f64 { 1, 2, 3 } }(log_p, ms.zeros({ 3 }, ms.int32))
+  end)
+end)
+
+check.case("TripletMarginLoss of a network that gives a table", function()
+  local a, b, c = f64 { { 1, 2 }, { 0, -1 } }, f64 { { 1.5, 1 }, { 2, 1 } }, f64 { { -1, 0.5 }, { 0.5, -1.5 } }
+  for _, r in ipairs { "mean", "sum", "none" } do
+    local loss = nn.TripletMarginLoss { reduction = r }
+    check.equal(values(loss({ a, b, c })), values(loss(a, b, c)))
+    check.equal(values(loss({ a, b, c }, ms.zeros { 2 })), values(loss(a, b, c)))
+    check.equal(values(loss:rows { a, b, c }), values(nn.TripletMarginLoss { reduction = "none" }(a, b, c)))
+  end
+  local Three = nn.Cell:extend "Three"
+  function Three:init() self.fc = nn.Dense(2, 2) end
+  function Three:construct(...)
+    local given = { ... }
+    for i, v in ipairs(given) do given[i] = self.fc(v) end
+    return given
+  end
+  local columns = {}
+  for i, v in ipairs { a, b, c } do columns[i] = ms.ops.cast(v, "float32") end
+  columns[4] = ms.zeros { 2 }
+  local data = ms.dataset.NumpySlicesDataset(columns, { "a", "p", "n", "y" }):batch(2)
+  local net = Three()
+  local model = ms.Model(net, { loss_fn = nn.TripletMarginLoss(), optimizer = nn.SGD { learning_rate = 0.1 },
+    metrics = {} })
+  local before = net.fc.weight.value:totable()
+  model:train(1, data)
+  assert(net.fc.weight.value:totable()[1][1] ~= before[1][1])
+  check.near(model:eval(data).loss, nn.TripletMarginLoss()(net(unpack(columns, 1, 3))):item(), 1e-6)
+  check.fails("expected three tensors", function() nn.TripletMarginLoss():rows(a) end)
+  check.fails("expected two tensors and a label", function() nn.CosineEmbeddingLoss():rows(a, b) end)
+end)
+
 check.done()

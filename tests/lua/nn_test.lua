@@ -510,4 +510,13 @@ check.case("the gradient at the borders of a range", function()
   check.fails_here("min_val is 2 and max_val is 1, expected min_val < max_val", function() ops.hardtanh(x, 2, 1) end)
 end)
 
+check.case("PReLU has a slope for each channel of x", function()
+  local slopes = nn.PReLU(3, 0.5)
+  check.equal(values(slopes(ms.full({ 2, 3 }, -1))), { { -0.5, -0.5, -0.5 }, { -0.5, -0.5, -0.5 } })
+  check.equal(slopes(ms.ones { 3 }).shape, { 3 })
+  for _, shape in ipairs { { 2, 1, 2 }, { 2, 2 }, { 1 }, {} } do
+    check.fails_here("PReLU: x: expected 3 channels, [n, 3, ...], got ", function() slopes(ms.ones(shape)) end)
+  end
+end)
+
 check.done()

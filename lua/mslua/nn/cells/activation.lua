@@ -61,9 +61,16 @@ function M.PReLU:init(...)
   self:parameter("weight", { given.channel }, given.w)
 end
 function M.PReLU:construct(x)
-  local shape = {}
-  for d = 1, #x.shape do shape[d] = 1 end
-  if self.channel > 1 then shape[math.min(2, #shape)] = self.channel end
+  local sizes, shape = x.shape, {}
+  for d = 1, #sizes do shape[d] = 1 end
+  if self.channel > 1 then
+    local axis = math.min(2, #sizes)
+    if sizes[axis] ~= self.channel then
+      errors.fail("PReLU: x: expected %d channels, [n, %d, ...], got %s", self.channel, self.channel,
+        errors.show(sizes))
+    end
+    shape[axis] = self.channel
+  end
   return ops.select(ops.greater(x, 0), x, x * ops.reshape(self.weight, shape))
 end
 function M.PReLU:extra() return "channel " .. self.channel end

@@ -16,6 +16,7 @@ function BCELoss:init(...)
 end
 
 function BCELoss:each(p, y)
+  loss.check_weight("BCELoss", "weight", self.weight, p.shape)
   local dtype = p.dtype
   p, y = loss.wide(p), loss.wide(y)
   local value = -(y * ops.log(ops.maximum(p, 1e-12)) + (1 - y) * ops.log(ops.maximum(1 - p, 1e-12)))

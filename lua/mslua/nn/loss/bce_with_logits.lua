@@ -18,6 +18,8 @@ function BCEWithLogitsLoss:init(...)
 end
 
 function BCEWithLogitsLoss:each(x, y)
+  loss.check_weight("BCEWithLogitsLoss", "weight", self.weight, x.shape)
+  loss.check_weight("BCEWithLogitsLoss", "pos_weight", self.pos_weight, x.shape)
   -- -log(sigmoid(x)) and -log(1 - sigmoid(x)). Where y is 0 or 1, one of the terms is 0, and the gradient of the other,
   -- -sigmoid(-x) or sigmoid(x), has all its digits however small it is.
   local positive, negative = ops.softplus(-x), ops.softplus(x)

@@ -1,5 +1,6 @@
 --- Whether two vectors point the same way.
 local args = require "mslua.args"
+local core = require "mslua.core"
 local errors = require "mslua.errors"
 local loss = require "mslua.nn.loss"
 local ops = require "mslua.ops"
@@ -17,6 +18,8 @@ function CosineEmbeddingLoss:init(...)
   self.margin, self.reduction = a.margin, a.reduction
 end
 
+local EXPECTED = "CosineEmbeddingLoss: expected two tensors and a label of 1 or -1 for each row"
+
 -- Of vectors along the last dimension. As in PyTorch, 1e-12 beside the squares: vectors of 0 have a cosine.
 local function cosine(a, b)
   local axis = { #a.shape }
@@ -25,8 +28,8 @@ local function cosine(a, b)
 end
 
 function CosineEmbeddingLoss:each(a, b, label)
-  if not label then
-    errors.fail("CosineEmbeddingLoss: expected two tensors and a label of 1 or -1 for each row")
+  if not core.kind(a) or not core.kind(b) or not label then
+    errors.fail(EXPECTED)
   end
   loss.check_shape("CosineEmbeddingLoss", b, a.shape, a)
   local rows = a.shape
@@ -43,6 +46,7 @@ function CosineEmbeddingLoss:construct(a, b, label)
 end
 
 function CosineEmbeddingLoss:rows(output, label)
+  if type(output) ~= "table" then errors.fail(EXPECTED) end
   return loss.over_rows(self:each(output[1], output[2], label), self.reduction)
 end
 

@@ -25,10 +25,14 @@ function CrossEntropyLoss:init(...)
   self.weighted = a.weight and NLLLoss {
     weight = a.weight, reduction = a.reduction, ignore_index = a.ignore_index, label_smoothing = a.label_smoothing,
   }
+  if self.weighted then self.weighted.asked_as = "CrossEntropyLoss" end
 end
 
 -- Logarithms of probabilities, for the loss with weights.
-local function logs(logits) return ops.log_softmax(loss.wide(logits), -1) end
+local function logs(logits, labels)
+  loss.check_logits("CrossEntropyLoss", logits, labels)
+  return ops.log_softmax(loss.wide(logits), -1)
+end
 
 -- The losses of all labels, [n * ..], and 1 for each that counts.
 function CrossEntropyLoss:each(logits, labels)
@@ -41,16 +45,16 @@ function CrossEntropyLoss:each(logits, labels)
 end
 
 function CrossEntropyLoss:construct(logits, labels)
-  if self.weighted then return self.weighted:construct(logs(logits), labels) end
+  if self.weighted then return self.weighted:construct(logs(logits, labels), labels) end
   local losses, counts = self:each(logits, labels)
   if self.reduction ~= "mean" then return self:reduce(losses, loss.label_shape(logits)) end
   return ops.reduce_sum(losses, { 1 }) / ops.maximum(ops.reduce_sum(counts, { 1 }), 1)
 end
 
 function CrossEntropyLoss:rows(logits, labels)
-  if self.weighted then return self.weighted:rows(logs(logits), labels) end
+  if self.weighted then return self.weighted:rows(logs(logits, labels), labels) end
   local losses, counts = self:each(logits, labels)
-  return loss.weighted_rows(loss.wide(losses), loss.wide(counts), logits.shape[1], self.reduction)
+  return loss.weighted_rows(loss.wide(losses), loss.wide(counts), loss.rows_in(logits), self.reduction)
 end
 
 return CrossEntropyLoss

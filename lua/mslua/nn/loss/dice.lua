@@ -20,13 +20,13 @@ local function dice(x, y, smooth)
 end
 
 function DiceLoss:rows(x, y)
-  loss.check_shape("DiceLoss", y, x.shape, x)
+  y = loss.label_of("DiceLoss", x, y)
   local n = x.shape[1]
   return dice(ops.reshape(loss.wide(x), { n, -1 }), ops.reshape(loss.wide(y), { n, -1 }), self.smooth)
 end
 
 function DiceLoss:construct(x, y)
-  loss.check_shape("DiceLoss", y, x.shape, x)
+  y = loss.label_of("DiceLoss", x, y)
   local one = dice(ops.reshape(loss.wide(x), { 1, -1 }), ops.reshape(loss.wide(y), { 1, -1 }), self.smooth)
   return ops.reduce_sum(one, { 1 })
 end

@@ -1,6 +1,5 @@
 --- Cross entropy that counts what is classified well for less.
 local args = require "mslua.args"
-local errors = require "mslua.errors"
 local loss = require "mslua.nn.loss"
 local ops = require "mslua.ops"
 
@@ -19,14 +18,13 @@ function FocalLoss:init(...)
   self.weight, self.gamma, self.reduction = a.weight, a.gamma, a.reduction
 end
 
--- The losses of all labels, [n * ..], or of all elements.
+-- The losses of all labels, [n * ..], or of all elements; and the shape of those that are not reduced.
 function FocalLoss:each(logits, labels)
-  local sparse = #labels.shape < #logits.shape
+  loss.check_logits("FocalLoss", logits, labels)
+  local sparse, weight = loss.are_ids(logits, labels), self.weight
+  local shape = sparse and loss.label_shape(logits) or logits.shape
   logits, labels = loss.flat("FocalLoss", loss.wide(logits), labels, sparse)
-  local classes, weight = logits.shape[#logits.shape], self.weight
-  if weight and (#weight.shape ~= 1 or weight.shape[1] ~= classes) then
-    errors.fail("FocalLoss: weight: expected %d numbers, one for each class, got %s", classes, errors.show(weight))
-  end
+  loss.check_class_weight("FocalLoss", weight, logits.shape[2])
   weight = weight and ops.cast(weight, logits.dtype)
   local log_p = ops.log_softmax(logits, -1)
   if sparse then
@@ -37,16 +35,14 @@ function FocalLoss:each(logits, labels)
   -- 1 - p, with all its digits near p = 1; above 0, where the power has a derivative.
   if self.gamma > 0 then each = each * ops.maximum(-ops.expm1(log_p), 1e-30) ^ self.gamma end
   if not sparse then each = each * ops.cast(labels, logits.dtype) end
-  return weight and each * weight or each
+  return weight and each * weight or each, shape
 end
 
-function FocalLoss:construct(logits, labels)
-  local sparse = #labels.shape < #logits.shape
-  return self:reduce(self:each(logits, labels), sparse and loss.label_shape(logits) or logits.shape)
-end
+function FocalLoss:construct(logits, labels) return self:reduce(self:each(logits, labels)) end
 
 function FocalLoss:rows(logits, labels)
-  return loss.over_rows(loss.split_rows(self:each(logits, labels), logits.shape[1]), self.reduction)
+  local each = self:each(logits, labels)
+  return loss.over_rows(loss.split_rows(each, loss.rows_in(logits)), self.reduction)
 end
 
 return FocalLoss

@@ -76,12 +76,42 @@ function M.check_shape(name, label, shape, output)
   if label == nil then
     errors.fail("%s: expected an output and a label, got %s and nothing", name, errors.show(output))
   end
-  if not core.kind(label) then return end
+  if type(label) == "number" then return end
+  if not core.kind(label) then errors.fail("%s: expected a label, a tensor, got %s", name, errors.show(label)) end
   local given, same = label.shape, #label.shape == #shape
   for d = 1, #shape do same = same and given[d] == shape[d] end
   if same then return end
   errors.fail("%s: expected a label of shape [%s] for %s, got %s", name, table.concat(shape, ", "), type_text(output),
     type_text(label))
+end
+
+--- The label of an output, of its shape; a number stands for that label everywhere.
+---@param name string of the loss
+---@param output Tensor
+---@param label Tensor|number
+---@return Tensor
+function M.label_of(name, output, label)
+  if not core.kind(output) then
+    errors.fail("%s: expected an output and a label, got %s and %s", name, errors.show(output), errors.show(label))
+  end
+  if type(label) == "number" then return core.full(output.shape, label, output.dtype) end
+  M.check_shape(name, label, output.shape, output)
+  return label
+end
+
+--- Fails where a weight has another shape than the losses that it multiplies, and does not broadcast to it.
+---@param name string of the loss
+---@param key string of the argument
+---@param weight? Tensor
+---@param shape integer[] of the losses
+function M.check_weight(name, key, weight, shape)
+  if not weight then return end
+  local given = weight.shape
+  local fits, more = #given <= #shape, #shape - #given
+  for d = 1, fits and #given or 0 do fits = fits and (given[d] == 1 or given[d] == shape[more + d]) end
+  if fits then return end
+  errors.fail("%s: %s: expected a shape that broadcasts to the losses' [%s], got %s", name, key,
+    table.concat(shape, ", "), type_text(weight))
 end
 
 --- Losses of single elements: a subclass defines each(output, label), of the output's shape.
@@ -90,12 +120,12 @@ M.Elementwise = Elementwise
 
 -- Of each row the mean over its elements, or their sum, as the reduction says.
 function Elementwise:rows(output, label)
-  M.check_shape(self.class_name, label, output.shape, output)
+  label = M.label_of(self.class_name, output, label)
   return M.over_rows(self:each(output, label), self.reduction)
 end
 
 function Elementwise:construct(output, label)
-  M.check_shape(self.class_name, label, output.shape, output)
+  label = M.label_of(self.class_name, output, label)
   return self:reduce(self:each(output, label))
 end
 
@@ -108,19 +138,52 @@ local function above_one(shape)
   return table.concat(sizes, ",")
 end
 
---- Logits [.., classes] and labels, ids [..] or rows of probabilities, as [n, classes] and [n] or [n, classes].
-function M.flat(name, logits, labels, sparse)
+--- Fails unless both are tensors, and the logits have a number for each class.
+function M.check_logits(name, logits, labels)
   if not core.kind(logits) or not core.kind(labels) then
     errors.fail("%s: expected logits and labels, two tensors, got %s and %s", name, errors.show(logits),
       errors.show(labels))
+  elseif #logits.shape == 0 then
+    errors.fail("%s: expected logits [.., classes], got %s", name, type_text(logits))
   end
+end
+
+--- Fails unless there is one weight for each class.
+function M.check_class_weight(name, weight, classes)
+  if weight and (#weight.shape ~= 1 or weight.shape[1] ~= classes) then
+    errors.fail("%s: weight: expected %d numbers, one for each class, got %s", name, classes, errors.show(weight))
+  end
+end
+
+-- Whether labels are as many as ids of logits [.., classes]. Dimensions of 1, such as the channel of a mask, leave the
+-- order of labels as it is.
+local function fit_as_ids(logits, labels) return above_one(labels.shape) == above_one(M.label_shape(logits)) end
+
+--- Whether labels of a loss that takes both are ids, and not shares of the classes.
+function M.are_ids(logits, labels)
+  return #labels.shape < #logits.shape or not labels.dtype:find "float" and fit_as_ids(logits, labels)
+end
+
+local function in_shape(x, shape)
+  local given = x.shape
+  local same = #given == #shape
+  for d = 1, #shape do same = same and given[d] == shape[d] end
+  return same and x or ops.reshape(x, shape)
+end
+
+--- Logits [.., classes] and labels, ids [..] or rows of probabilities, as [n, classes] and [n] or [n, classes].
+function M.flat(name, logits, labels, sparse)
+  M.check_logits(name, logits, labels)
   local shape = logits.shape
   local wanted = sparse and M.label_shape(logits) or shape
-  -- Dimensions of 1, such as the channel of a mask, leave the order of labels as it is.
   if above_one(labels.shape) ~= above_one(wanted) then M.check_shape(name, labels, wanted, logits) end
-  if #shape <= 2 then return logits, labels end
-  return ops.reshape(logits, { -1, shape[#shape] }), ops.reshape(labels, sparse and { -1 } or { -1, shape[#shape] })
+  local classes, n = shape[#shape], 1
+  for d = 1, #shape - 1 do n = n * shape[d] end
+  return in_shape(logits, { n, classes }), in_shape(labels, sparse and { n } or { n, classes })
 end
+
+--- The number of rows of the batch in logits [.., classes].
+function M.rows_in(logits) return #logits.shape > 1 and logits.shape[1] or 1 end
 
 --- The shape of the labels of logits [.., classes].
 ---@param logits Tensor

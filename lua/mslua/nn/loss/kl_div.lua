@@ -15,7 +15,7 @@ local bind = args.signature("KLDivLoss", {
 function KLDivLoss:init(...) self.reduction = bind(...).reduction end
 
 function KLDivLoss:each(x, y)
-  loss.check_shape("KLDivLoss", y, x.shape, x)
+  y = loss.label_of("KLDivLoss", x, y)
   x, y = loss.wide(x), loss.wide(y)
   -- The logarithm of 0 is left out: 0 times it is NaN.
   local held = ops.greater(y, 0)

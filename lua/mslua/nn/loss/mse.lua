@@ -16,6 +16,7 @@ end
 
 --- Elementwise with reduction "none", as MindSpore's.
 function MSELoss:construct(output, label)
+  label = loss.label_of("MSELoss", output, label)
   return ops.mse_loss(output, label, { reduction = self.reduction })
 end
 

@@ -1,6 +1,5 @@
 --- Negative log likelihood.
 local args = require "mslua.args"
-local errors = require "mslua.errors"
 local loss = require "mslua.nn.loss"
 local ops = require "mslua.ops"
 
@@ -19,13 +18,13 @@ function NLLLoss:init(...)
     a.label_smoothing
 end
 
--- The losses of all labels, [n * ..], and the weight of each in the mean.
+-- The losses of all labels, [n * ..], and the weight of each in the mean. asked_as: the loss that is named in messages,
+-- where another one uses this.
 function NLLLoss:each(x, ids)
-  x, ids = loss.flat("NLLLoss", loss.wide(x), ids, true)
-  local classes, weight = x.shape[#x.shape], self.weight
-  if weight and (#weight.shape ~= 1 or weight.shape[1] ~= classes) then
-    errors.fail("NLLLoss: weight: expected %d numbers, one for each class, got %s", classes, errors.show(weight))
-  end
+  local name, weight = self.asked_as or "NLLLoss", self.weight
+  x, ids = loss.flat(name, x, ids, true)
+  x = loss.wide(x)
+  loss.check_class_weight(name, weight, x.shape[2])
   local counts = ops.not_equal(ids, self.ignore_index)
   local safe = ops.select(counts, ids, 0)
   local each = -loss.of_label(x, safe)
@@ -53,7 +52,7 @@ end
 
 function NLLLoss:rows(x, ids)
   local losses, weights = self:each(x, ids)
-  return loss.weighted_rows(losses, weights, x.shape[1], self.reduction)
+  return loss.weighted_rows(losses, weights, loss.rows_in(x), self.reduction)
 end
 
 return NLLLoss

@@ -28,7 +28,7 @@ function SoftmaxCrossEntropyWithLogits:construct(logits, labels)
 end
 
 function SoftmaxCrossEntropyWithLogits:rows(logits, labels)
-  local losses = loss.split_rows(cross_entropy(logits, labels, self.sparse), logits.shape[1])
+  local losses = loss.split_rows(cross_entropy(logits, labels, self.sparse), loss.rows_in(logits))
   return loss.over_rows(losses, self.reduction)
 end
 

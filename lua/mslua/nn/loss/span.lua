@@ -21,6 +21,7 @@ end
 
 -- f(logits [n, t], labels [n]) of the first tokens, and of the last.
 function SpanLoss:_both(logits, spans, f)
+  loss.check_logits("SpanLoss", logits, spans)
   local n, t = logits.shape[1], logits.shape[2]
   if #logits.shape ~= 3 or logits.shape[3] ~= 2 then
     errors.fail("SpanLoss: expected logits [n, t, 2], got %s", errors.show(logits.shape))

@@ -1,5 +1,6 @@
 --- Whether an anchor is nearer to a positive example than to a negative one.
 local args = require "mslua.args"
+local core = require "mslua.core"
 local errors = require "mslua.errors"
 local loss = require "mslua.nn.loss"
 local ops = require "mslua.ops"
@@ -14,8 +15,9 @@ local bind = args.signature("TripletMarginLoss", {
 })
 
 --- max(0, d(x, positive) - d(x, negative) + margin) of three tensors [n, size], where d is the p-norm of the difference
---- plus eps; with swap the smaller of d(x, negative) and d(positive, negative) counts. (p = 2, swap = false, eps =
---- 1e-6, reduction = "mean", margin = 1)
+--- plus eps; with swap the smaller of d(x, negative) and d(positive, negative) counts. A network gives the three in a
+--- table, {x, positive, negative}; a label beside it does not count. (p = 2, swap = false, eps = 1e-6, reduction =
+--- "mean", margin = 1)
 function TripletMarginLoss:init(...)
   local a = bind(...)
   self.p, self.swap, self.eps, self.reduction, self.margin = a.p, a.swap, a.eps, a.reduction, a.margin
@@ -26,7 +28,9 @@ function TripletMarginLoss:distance(a, b)
 end
 
 function TripletMarginLoss:each(x, positive, negative)
-  if not negative then errors.fail("TripletMarginLoss: expected three tensors: x, positive and negative") end
+  if not core.kind(x) or not core.kind(positive) or not core.kind(negative) then
+    errors.fail("TripletMarginLoss: expected three tensors: x, positive and negative")
+  end
   loss.check_shape("TripletMarginLoss", positive, x.shape, x)
   loss.check_shape("TripletMarginLoss", negative, x.shape, x)
   x, positive, negative = loss.wide(x), loss.wide(positive), loss.wide(negative)
@@ -35,6 +39,15 @@ function TripletMarginLoss:each(x, positive, negative)
   return ops.maximum(near - far + self.margin, 0)
 end
 
-function TripletMarginLoss:construct(x, positive, negative) return self:reduce(self:each(x, positive, negative)) end
+--- (x, positive, negative), or ({x, positive, negative}, label).
+function TripletMarginLoss:construct(x, positive, negative)
+  if type(x) == "table" then x, positive, negative = x[1], x[2], x[3] end
+  return self:reduce(self:each(x, positive, negative))
+end
+
+function TripletMarginLoss:rows(output)
+  if type(output) ~= "table" then output = { output } end
+  return loss.over_rows(self:each(output[1], output[2], output[3]), self.reduction)
+end
 
 return TripletMarginLoss
