@@ -152,4 +152,20 @@ check.case("whole gradients name no rows: LazyAdam is Adam on them", function()
   check.near(w.value:totable(), { { 0.9, 2.1 }, { 3, 3.9 } }, 1e-5)
 end)
 
+check.case("weights of ids have the ids' shape", function()
+  local flat, offsets = ms.Tensor({ 0, 2, 2, 4 }, ms.int32), ms.Tensor({ 0, 2 }, ms.int32)
+  for _, padding in ipairs { false, 4 } do
+    local net = bag { mode = "sum", padding_idx = padding or nil }
+    check.near(net(ids, nil, ms.ones { 2, 3 }):totable(), net(ids):totable(), 1e-6)
+    for _, shape in ipairs { { 3, 2 }, { 6 }, { 2, 1 }, { 1, 2, 3 } } do
+      check.fails_here("EmbeddingBag: per_sample_weights: expected the ids' shape {2, 3}, got {",
+        function() net(ids, nil, ms.ones(shape)) end)
+    end
+    check.fails_here("per_sample_weights: expected the ids' shape {4}, got {2}",
+      function() net(flat, offsets, ms.ones { 2 }) end)
+    check.fails_here("per_sample_weights: expected the ids' shape {4}, got 2", function() net(flat, offsets, 2) end)
+  end
+  check.fails_here("EmbeddingBag: offsets: expected int32 [n], got 3", function() bag {}(flat, 3) end)
+end)
+
 check.done()

@@ -29,7 +29,8 @@ local vocab_size, embedding_size, embedding_table =
   { "vocab_size", "integer", required = true, min = 1, doc = "the number of ids, which are 0 to vocab_size - 1" },
   { "embedding_size", "integer", required = true, min = 1, doc = "the size of a row of the table" },
   { "embedding_table", "initializer", "normal",
-    doc = 'the initial table, a row for each id; "normal" has mean 0 and standard deviation 0.01 (in PyTorch 1)' }
+    doc = 'the initial table, a row for each id and for each that multiple_of adds; "normal" has mean 0 and standard '
+      .. "deviation 0.01 (in PyTorch 1)" }
 local multiple_of = { "multiple_of", "integer", 1, min = 1,
   doc = "the table has as many rows more as make its height a multiple of it, so that ranks can split the rows" }
 
@@ -98,6 +99,19 @@ local function check_offsets(ids, offsets)
   end
 end
 
+local function check_weights(self, ids, weights)
+  if self.mode ~= "sum" then
+    errors.fail('EmbeddingBag: per_sample_weights need mode "sum", got "%s"', self.mode)
+  end
+  local wanted, given = ids.shape, core.kind(weights) and weights.shape or {}
+  local same = #given == #wanted
+  for d = 1, #wanted do same = same and given[d] == wanted[d] end
+  if not same then
+    errors.fail("EmbeddingBag: per_sample_weights: expected the ids' shape %s, got %s", errors.show(wanted),
+      errors.show(core.kind(weights) and given or weights))
+  end
+end
+
 -- The number of the bag of each of the n ids: how many bags begin at or before its place, less one. -1, which no
 -- operator takes, for every id where offsets are not in ascending order or go beyond the ids.
 local function bags_of(ids, offsets)
@@ -121,9 +135,10 @@ local function reduced(self, rows, weights, add, shape)
   return sum / ops.maximum(add(ops.reshape(ones, column)), 1)
 end
 
---- ids int32 [n, l] give [n, embedding_size], a bag a row. ids [l] with `offsets` int32 [n] (or nil), where the first
---- bag begins at 0 and each goes up to the next, give the same; this form has no mode "max". Offsets are in ascending
---- order and at most l. With mode "sum", `per_sample_weights` of the ids' shape multiply the rows.
+--- ids int32 [n, l] give [n, embedding_size], a bag a row; their offsets are nil. ids [l] go with `offsets` int32 [n],
+--- where the first bag begins at 0 and each goes up to the next, and give the same; this form has no mode "max".
+--- Offsets are in ascending order and at most l. With mode "sum", `per_sample_weights` of the ids' shape multiply the
+--- rows.
 function M.EmbeddingBag:construct(ids, offsets, per_sample_weights)
   local flat = #ids.shape == 1
   if not flat and #ids.shape ~= 2 then
@@ -134,9 +149,10 @@ function M.EmbeddingBag:construct(ids, offsets, per_sample_weights)
   elseif flat and self.mode == "max" then
     errors.fail('EmbeddingBag: mode "max" needs ids [n, l], got %s: pad the bags with a padding_idx',
       errors.show(ids.shape))
-  elseif per_sample_weights and self.mode ~= "sum" then
-    errors.fail('EmbeddingBag: per_sample_weights need mode "sum", got "%s"', self.mode)
+  elseif flat and (not core.kind(offsets) or #offsets.shape ~= 1) then
+    errors.fail("EmbeddingBag: offsets: expected int32 [n], got %s", errors.show(offsets))
   end
+  if per_sample_weights then check_weights(self, ids, per_sample_weights) end
   local rows, weights = self.op(self.embedding_table, ids), counted(self, ids)
   if per_sample_weights then weights = weights and weights * per_sample_weights or per_sample_weights end
   if self.mode == "max" then return self:largest(rows, weights) end
