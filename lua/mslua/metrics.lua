@@ -165,17 +165,17 @@ local function classified(logits, labels, mask, ignored)
 end
 
 -- How often rows of place i, from 0, of the first list have place j in the second, each counted `weights` times:
--- [n, n]. float32 holds the integers up to 2^24.
-local function pairs_counted(first, second, n, weights)
+-- [n, m]. float32 holds the integers up to 2^24.
+local function pairs_counted(first, second, n, m, weights)
   local dtype = first.shape[1] > 2 ^ 24 and "float64" or "float32"
   local rows = ops.cast(ops.one_hot(first, n) * ops.reshape(weights, { -1, 1 }), dtype)
-  return ops.matmul(rows, ops.cast(ops.one_hot(second, n), dtype), { transpose_a = true })
+  return ops.matmul(rows, ops.cast(ops.one_hot(second, m), dtype), { transpose_a = true })
 end
 
 -- How often rows of class i, from 0, were given class j: [c, c].
 local function confusion(logits, labels, mask, ignored)
   local predicted, wanted, weights, classes = classified(logits, labels, mask, ignored)
-  return pairs_counted(wanted, predicted, classes, weights)
+  return pairs_counted(wanted, predicted, classes, classes, weights)
 end
 
 -- counts[i][j] of a flat list.
@@ -210,9 +210,19 @@ end
 -- 0 where there is nothing to divide by, as in scikit-learn.
 local function share(a, b) return b > 0 and a / b or 0 end
 
--- A score is a logit: bins of 1/128 between -16 and 16, the first and last with what is beyond. They are counted as a
--- table of 64 by 64.
-local SIDE, RANGE = 64, 16
+-- A score is a logit. Between -16 and 16 bins are 1/128 wide; beyond, there are 33 for each power of 2. They are
+-- counted as a table of 192 by 64.
+local HIGH, LOW, RANGE = 192, 64, 16
+local INNER, OUTER = 64 * LOW, 64 * LOW  -- bins between -16 and 16, and on each side of them
+
+-- The number of each score's bin, from 0.
+local function bin_of(score)
+  local inner = ops.maximum(ops.minimum(ops.floor((score + RANGE) * (INNER / (2 * RANGE))), INNER - 1), 0)
+  local beyond = ops.floor(ops.log(ops.maximum(ops.abs(score) / RANGE, 1)) * (33 / math.log(2)))
+  beyond = ops.minimum(beyond, OUTER - 1)
+  return ops.select(ops.greater(score, RANGE), beyond + (OUTER + INNER),
+    ops.select(ops.less(score, -RANGE), (OUTER - 1) - beyond, inner + OUTER))
+end
 
 local function score_bins(logits, labels, mask, ignored)
   local classes = logits.shape[#logits.shape]
@@ -225,22 +235,20 @@ local function score_bins(logits, labels, mask, ignored)
   mask = mask_of(labels, mask, ignored)
   score = wide(score)
   -- NaN is never right: the lowest score of a positive row, the highest of a negative one.
-  score = ops.select(ops.equal(score, score), score, ops.cast((0.5 - positive) * (4 * RANGE), score.dtype))
-  local bins = SIDE * SIDE
-  local place = ops.floor((score + RANGE) * (bins / (2 * RANGE)))
-  place = ops.maximum(ops.minimum(place, bins - 1), 0)
-  local high = ops.floor(place / SIDE)
-  local low = ops.cast(place - high * SIDE, "int32")
+  score = ops.select(ops.equal(score, score), score, ops.cast((0.5 - positive) * math.huge, score.dtype))
+  local place = bin_of(score)
+  local high = ops.floor(place / LOW)
+  local low = ops.cast(place - high * LOW, "int32")
   high = ops.cast(high, "int32")
-  return { positive = pairs_counted(high, low, SIDE, mask * positive),
-    negative = pairs_counted(high, low, SIDE, mask * (1 - positive)) }
+  return { positive = pairs_counted(high, low, HIGH, LOW, mask * positive),
+    negative = pairs_counted(high, low, HIGH, LOW, mask * (1 - positive)) }
 end
 
 -- The share of pairs of a positive and a negative row in which the positive one has the higher score; a pair in one bin
 -- counts half.
 local function area(sums)
   local positives, negatives, above = 0, 0, 0
-  for i = 1, SIDE * SIDE do
+  for i = 1, HIGH * LOW do
     above = above + sums.positive[i] * (negatives + sums.negative[i] / 2)
     positives, negatives = positives + sums.positive[i], negatives + sums.negative[i]
   end

@@ -201,4 +201,19 @@ check.case("labels that the loss ignores count in no share", function()
   check.equal(of_second.confusion_matrix, { { 0, 0 }, { 1, 2 } })
 end)
 
+check.case("auc tells large logits apart", function()
+  local function auc(scores, labels, loss_fn)
+    local n = #scores
+    local ds = ms.dataset.NumpySlicesDataset({ ms.Tensor(scores, "float32", { n, 1 }),
+      ms.Tensor(labels, "float32", { n, 1 }) }, { "x", "y" }):batch(2)
+    return ms.Model(nn.Identity(), { loss_fn = loss_fn or nn.BCEWithLogitsLoss(), metrics = { "auc" } }):eval(ds).auc
+  end
+  check.equal(auc({ 20, 30, 25, 40 }, { 0, 1, 0, 1 }), 1)
+  check.equal(auc({ -20, -30, -25, -40 }, { 0, 1, 0, 1 }), 0)
+  check.equal(auc({ 16, 17, 1e6, 2e6 }, { 0, 1, 0, 1 }), 0.75)
+  check.equal(auc({ 3e38, 1 / 0, -1 / 0, -3e38 }, { 0, 1, 0, 1 }), 0.75)
+  check.equal(auc({ 15.999, 16, -16, -16.5 }, { 0, 1, 1, 0 }), 0.625)
+  check.equal(auc({ 1 / 0, 0 / 0, 0 / 0, 1e30 }, { 0, 1, 1, 0 }), 0)
+end)
+
 check.done()
