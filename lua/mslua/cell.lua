@@ -254,12 +254,25 @@ local function leave(recomputed, stage, narrow, before, trained, ...)
   return ...
 end
 
---- Runs construct, in the cell's scope.
-function Cell:__call(...)
-  if is_cell((...)) then
+local takes_tensor = setmetatable({}, { __mode = "k" })  -- construct -> whether its first argument is a tensor
+
+--- Says that the first argument of a call of this class, and of classes that inherit its construct, is a tensor.
+---@param class table
+function Cell._expects_tensor(class) takes_tensor[class.construct] = true end
+
+-- What is wrong with a first argument that is no tensor.
+local function check_first(self, x)
+  if is_cell(x) then
     errors.fail("%s: the first argument is a Cell: call cells with a dot, self.%s(x)",
       self.class_name, scope_name(self))
+  elseif takes_tensor[self.construct] then
+    errors.fail("%s: expected a tensor, got %s", self.class_name, errors.show(x))
   end
+end
+
+--- Runs construct, in the cell's scope.
+function Cell:__call(...)
+  if type((...)) ~= "userdata" then check_first(self, (...)) end
   arity.check(self.class_name, getmetatable(self).instead_of_more, self.construct, 1, ...)
   if rawget(self, "_narrow") and not core.is_tracing() then return call_compiled(self, ...) end
   ensure_names(self)
@@ -302,6 +315,9 @@ end
 function Cell:get_parameters(...)
   check_self(self, "get_parameters()")
   local predicate = arity.take("get_parameters", 1, ...)
+  if predicate ~= nil and type(predicate) ~= "function" then
+    errors.fail("get_parameters: expected a function of a parameter, got %s", errors.show(predicate))
+  end
   ensure_names(self, root_of(self))
   local list, seen, by_name = {}, {}, {}
   self:_each_cell(function(cell)
@@ -412,14 +428,23 @@ end
 
 ------------------------------------------------------------------------------------------------------------- settings
 
+-- The argument of a method that switches something on, true where it is left out.
+local function switch(name, ...)
+  local on = arity.take(name, 1, ...)
+  if on ~= nil and type(on) ~= "boolean" then
+    errors.fail("%s: expected true or false, got %s", name, errors.show(on))
+  end
+  return on ~= false
+end
+
 --- Training or evaluation, of this cell and of those below: under train and eval the compiler decides; eagerly, and in
 --- ms.grad, the cell that is called does. Cells evaluate until they are told to train.
 ---@param on? boolean default true
 ---@return Cell self
 function Cell:set_train(...)
   check_self(self, "set_train()")
-  local on = arity.take("set_train", 1, ...)
-  self:_each_cell(function(cell) rawset(cell, "_training", on ~= false) end)
+  local on = switch("set_train", ...)
+  self:_each_cell(function(cell) rawset(cell, "_training", on) end)
   return self
 end
 
@@ -441,8 +466,7 @@ end
 ---@return Cell self
 function Cell:recompute(...)
   check_self(self, "recompute()")
-  local on = arity.take("recompute", 1, ...)
-  self._recompute = on ~= false
+  self._recompute = switch("recompute", ...)
   return self
 end
 

@@ -101,7 +101,9 @@ local bind_tensor = args.signature("Tensor", {
 function ms.Tensor(...)
   local input, n = ..., select("#", ...)
   if n == 1 and args.is_list(input) then return core.tensor(input) end
-  local a = bind_tensor(...)
+  local dtype, shape = select(2, ...)
+  -- A last {} is the shape of a single number, not a table of named values.
+  local a = n == 3 and args.is_list(shape) and bind_tensor(input, dtype, { shape = shape }) or bind_tensor(...)
   return core.tensor(a.input_data, a.dtype, a.shape)
 end
 

@@ -205,4 +205,37 @@ check.case("cells in plain tables", function()
     function() ms.save_checkpoint(net, path) end)
 end)
 
+check.case("arguments of another kind", function()
+  local net = Net()
+  check.fails_here('set_train: expected true or false, got "false"', function() net:set_train "false" end)
+  check.fails_here("set_train: expected true or false, got 0", function() net:set_train(0) end)
+  check.fails_here('recompute: expected true or false, got "no"', function() net:recompute "no" end)
+  check.fails_here("get_parameters: expected a function of a parameter, got true",
+    function() net:get_parameters(true) end)
+end)
+
+check.case("what is no tensor", function()
+  local images = ms.ones { 1, 2, 4, 4 }
+  for _, cell in ipairs {
+    nn.Dense(2, 2), nn.Conv1d(2, 2, 2), nn.Conv2d(2, 2, 2), nn.Conv3d(2, 2, 2), nn.Conv2dTranspose(2, 2, 2),
+    nn.MaxPool1d(2), nn.AvgPool3d(2), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.GLU(), nn.EmbeddingBag(4, 2),
+    nn.BatchNorm1d(2), nn.BatchNorm3d(2), nn.InstanceNorm2d(2), nn.LayerNorm(2), nn.ClipByNorm(), nn.LogSigmoid(),
+    nn.MultiheadAttention(2, 1), nn.Softmax(), nn.Dropout(0.5), nn.TransformerEncoderLayer(2, 1),
+  } do
+    local text = cell.class_name .. ": expected a tensor, got "
+    check.fails_here(text .. "nil", function() cell() end)
+    check.fails_here(text .. "{1, 2}", function() cell { 1, 2 } end)
+    check.fails_here(text .. "3", function() cell(3) end)
+  end
+  local Own = nn.Dense:extend "Own"
+  function Own:construct(pair) return Own.super.construct(self, pair[1]) end
+  check.equal(Own(2, 3)({ ms.ones { 1, 2 } }).shape, { 1, 3 })
+  check.fails_here("LSTM: x: expected [t, n, 2], got nil", function() nn.LSTM(2, 2)() end)
+  check.fails_here("MultiheadAttention: query: expected [n, s, 2], got {}",
+    function() nn.MultiheadAttention(2, 1)(ms.Tensor(1)) end)
+  check.fails_here("MultiheadAttention: key: expected a tensor, got 3",
+    function() nn.MultiheadAttention(2, 1)(ms.ones { 1, 2, 2 }, 3) end)
+  check.equal(nn.Identity()(images), images)
+end)
+
 check.done()

@@ -64,6 +64,7 @@ check.case("Conv2dTranspose", function()
   local conv = nn.Conv2d(1, 1, 2, { stride = 2, pad_mode = "valid", weight_init = double.weight.value })
   local y = ms.randn { 1, 1, 4, 4 }
   check.near(values(ms.grad(function(v) return ops.reduce_sum(double(v) * y) end)(x)), values(conv(y)), 1e-5)
+  check.fails_here("Conv2dTranspose: x: expected [n, c, h, w], got {2, 2}", function() double(ms.ones { 2, 2 }) end)
   check.fails("padding is 1 but pad_mode is 'same': say pad_mode = 'pad'",
     function() nn.Conv2dTranspose(1, 1, 3, { padding = 1 }) end)
   check.fails("output_padding: expected less than the stride",
@@ -478,20 +479,27 @@ check.case("windows over tensors without elements", function()
     { 2, 0, 4, 4 })
 end)
 
-check.case("an empty batch leaves the running statistics as they are", function()
-  local norm, x = nn.BatchNorm1d(2):set_train(), ms.zeros { 0, 2 }
-  check.equal(norm(x).shape, { 0, 2 })
-  check.equal({ values(norm.moving_mean.value), values(norm.moving_variance.value) }, { { 0, 0 }, { 1, 1 } })
-  local gradients = ms.grad(function(v) return ops.reduce_sum(norm(v)) end, nil, norm:trainable_params())(x)
-  check.equal({ values(gradients[1]), values(gradients[2]) }, { { 0, 0 }, { 0, 0 } })
-  check.equal(nn.BatchNorm2d(2):set_train()(ms.zeros { 2, 2, 0, 3 }).shape, { 2, 2, 0, 3 })
-  -- Of one row the variance is 0.
-  check.near(values(norm(ms.ones { 1, 2 })), { { 0, 0 } }, 0)
-  check.near({ values(norm.moving_mean.value), values(norm.moving_variance.value) }, { { 0.1, 0.1 }, { 0.9, 0.9 } },
-    1e-6)
-  norm:set_train(false)
-  check.fails_here("BatchNorm1d: x: expected [n, c] or [n, c, l], got {2, 3, 2, 2}",
-    function() nn.BatchNorm1d(3)(ms.ones { 2, 3, 2, 2 }) end)
+check.case("kernels, strides and paddings of another number of numbers", function()
+  check.fails_here("MaxPool2d: kernel_size: expected one number or 2, got {}",
+    function() nn.MaxPool2d { kernel_size = {} } end)
+  check.fails_here("MaxPool2d: kernel_size: expected one number or 2, got {1, 2, 3}",
+    function() nn.MaxPool2d { 1, 2, 3 } end)
+  check.fails_here("AvgPool2d: stride: expected one number or 2", function() nn.AvgPool2d(2, { 1, 2, 3 }) end)
+  check.fails_here("AvgPool2d: padding is 1 but pad_mode is 'valid': say pad_mode = 'pad'",
+    function() nn.AvgPool2d(2, { padding = 1 }) end)
+  check.fails_here("Conv2d: padding is 1 but pad_mode is 'same': say pad_mode = 'pad'",
+    function() nn.Conv2d(1, 1, 2, { padding = 1 }) end)
+  check.fails_here("Conv2d: padding: expected 1, 2 or 4 numbers, got {1, 2, 3}",
+    function() nn.Conv2d(1, 1, 2, { pad_mode = "pad", padding = { 1, 2, 3 } }) end)
+end)
+
+check.case("PReLU has a slope for each channel of x", function()
+  local slopes = nn.PReLU(3, 0.5)
+  check.equal(values(slopes(ms.full({ 2, 3 }, -1))), { { -0.5, -0.5, -0.5 }, { -0.5, -0.5, -0.5 } })
+  check.equal(slopes(ms.ones { 3 }).shape, { 3 })
+  for _, shape in ipairs { { 2, 1, 2 }, { 2, 2 }, { 1 }, {} } do
+    check.fails_here("PReLU: x: expected 3 channels, [n, 3, ...], got ", function() slopes(ms.ones(shape)) end)
+  end
 end)
 
 check.case("the gradient at the borders of a range", function()
@@ -510,13 +518,20 @@ check.case("the gradient at the borders of a range", function()
   check.fails_here("min_val is 2 and max_val is 1, expected min_val < max_val", function() ops.hardtanh(x, 2, 1) end)
 end)
 
-check.case("PReLU has a slope for each channel of x", function()
-  local slopes = nn.PReLU(3, 0.5)
-  check.equal(values(slopes(ms.full({ 2, 3 }, -1))), { { -0.5, -0.5, -0.5 }, { -0.5, -0.5, -0.5 } })
-  check.equal(slopes(ms.ones { 3 }).shape, { 3 })
-  for _, shape in ipairs { { 2, 1, 2 }, { 2, 2 }, { 1 }, {} } do
-    check.fails_here("PReLU: x: expected 3 channels, [n, 3, ...], got ", function() slopes(ms.ones(shape)) end)
-  end
+check.case("an empty batch leaves the running statistics as they are", function()
+  local norm, x = nn.BatchNorm1d(2):set_train(), ms.zeros { 0, 2 }
+  check.equal(norm(x).shape, { 0, 2 })
+  check.equal({ values(norm.moving_mean.value), values(norm.moving_variance.value) }, { { 0, 0 }, { 1, 1 } })
+  local gradients = ms.grad(function(v) return ops.reduce_sum(norm(v)) end, nil, norm:trainable_params())(x)
+  check.equal({ values(gradients[1]), values(gradients[2]) }, { { 0, 0 }, { 0, 0 } })
+  check.equal(nn.BatchNorm2d(2):set_train()(ms.zeros { 2, 2, 0, 3 }).shape, { 2, 2, 0, 3 })
+  -- Of one row the variance is 0.
+  check.near(values(norm(ms.ones { 1, 2 })), { { 0, 0 } }, 0)
+  check.near({ values(norm.moving_mean.value), values(norm.moving_variance.value) }, { { 0.1, 0.1 }, { 0.9, 0.9 } },
+    1e-6)
+  norm:set_train(false)
+  check.fails_here("BatchNorm1d: x: expected [n, c] or [n, c, l], got {2, 3, 2, 2}",
+    function() nn.BatchNorm1d(3)(ms.ones { 2, 3, 2, 2 }) end)
 end)
 
 check.done()

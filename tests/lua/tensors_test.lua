@@ -165,4 +165,12 @@ check.case("nn.Flatten of no rows", function()
   check.equal(ms.nn.Flatten()(ms.zeros { 2 }).shape, { 2, 1 })
 end)
 
+check.case("a shape without dimensions is that of one number", function()
+  check.equal(ms.Tensor({ 2 }, ms.int32, {}).shape, {})
+  check.equal(ms.Tensor(5, ms.int32, {}):item(), 5)
+  check.fails_here("", function() ms.Tensor({ 1, 2 }, ms.int32, {}) end)
+  check.equal(ms.Tensor({ 1, 2 }, ms.int32, { 2, 1 }).shape, { 2, 1 })
+  check.equal(ms.Tensor({ 1, 2 }, { dtype = ms.int32, shape = { 2, 1 } }).shape, { 2, 1 })
+end)
+
 check.done()

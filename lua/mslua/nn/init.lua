@@ -11,10 +11,13 @@ local function take(module, ...)
 end
 
 take(require "mslua.containers", "CellList", "SequentialCell")
--- A file of cells/ gives a cell, or cells by their names.
+-- A file of cells/ gives a cell, or cells by their names. They take a tensor first, but for those that say otherwise.
 for _, name in ipairs(core.library_modules "mslua.nn.cells.") do
   local made = require(name)
-  for cell, class in pairs(made.class_name and { [made.class_name] = made } or made) do nn[cell] = class end
+  for cell, class in pairs(made.class_name and { [made.class_name] = made } or made) do
+    nn[cell] = class
+    if not class._takes_any then nn.Cell._expects_tensor(class) end
+  end
 end
 nn.Loss = require("mslua.nn.loss").Loss
 for _, name in ipairs(core.library_modules "mslua.nn.loss.") do

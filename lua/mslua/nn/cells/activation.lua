@@ -34,6 +34,7 @@ function M.ReLU6:construct(x) return ops.hardtanh(x, 0, 6) end
 
 --- Gives what it gets.
 M.Identity = Cell:extend "Identity"
+M.Identity._takes_any = true
 function M.Identity:construct(x) return x end
 
 M.LeakyReLU = Cell:extend "LeakyReLU"

@@ -13,6 +13,8 @@ local bind = convolution.signature("Conv2d", 2)
 --- weight_init, bias_init
 function Conv2d:init(...)
   local a = bind(...)
+  convolution.check_padding("Conv2d", a)
+  convolution.sides("Conv2d", a.padding, 2)  -- checks it
   local function pair(name) return convolution.each("Conv2d: " .. name, a[name], 2) end
   local height, width = unpack(pair "kernel_size")
   convolution.parameters(self, a, { a.out_channels, a.in_channels / a.group, height, width })

@@ -57,7 +57,10 @@ function Conv2dTranspose:images(x, weight)
 end
 
 --- x [n, in, h, w] gives [n, out, p, q].
-function Conv2dTranspose:construct(x) return convolution.with_bias(self, self:images(x, self.weight)) end
+function Conv2dTranspose:construct(x)
+  convolution.check_rank("Conv2dTranspose", x, { "n", "c", "h", "w" })
+  return convolution.with_bias(self, self:images(x, self.weight))
+end
 
 function Conv2dTranspose:extra() return self.shown end
 

@@ -7,6 +7,7 @@ local ranks = require "mslua.ranks"
 local Cell = require "mslua.cell"
 
 local DistributedGradReducer = Cell:extend "DistributedGradReducer"
+DistributedGradReducer._takes_any = true
 local bind = args.signature("DistributedGradReducer", {
   { "parameters", "list", required = true, doc = "the parameters whose gradients it gets, in their order" },
   { "mean", "boolean", doc = "divide the sums by degree; default: gradients_mean of set_auto_parallel_context" },

@@ -64,11 +64,17 @@ end
 
 -- As PyTorch's, and unlike MindSpore's (1), the stride defaults to the kernel size.
 local function init(self, a, operator)
+  local name = self.class_name
+  convolution.check_padding(name, a)
+  -- These check how many numbers there are.
+  convolution.sides(name, a.padding, 2)
+  convolution.each(name .. ": kernel_size", a.kernel_size, 2)
+  convolution.each(name .. ": stride", a.stride or a.kernel_size, 2)
   self.kernel_size, self.stride = list(a.kernel_size), list(a.stride or a.kernel_size)
   self.pad_mode, self.padding, self.ceil_mode = a.pad_mode, list(a.padding), a.ceil_mode
   if a.ceil_mode and a.pad_mode == "same" then
     errors.fail('%s: ceil_mode: pad_mode "same" has ceil(size / stride) windows as it is: leave ceil_mode out',
-      self.class_name)
+      name)
   end
   self.operator = ops[operator]
   self.op = self.operator {

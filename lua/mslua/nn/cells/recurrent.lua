@@ -92,6 +92,7 @@ end
 ------------------------------------------------------------------------------------------------------------ sequences
 
 local Layers = Cell:extend "RecurrentLayers"
+Layers._takes_any = true  -- it says which shape it expects
 
 local function suffix_of(layer, direction) return ("_l%d%s"):format(layer - 1, direction == 2 and "_reverse" or "") end
 
@@ -166,6 +167,7 @@ end
 ----------------------------------------------------------------------------------------------------------- single steps
 
 local Step = Cell:extend "RecurrentStep"
+Step._takes_any = true
 
 function Step:_make(a)
   self.input_size, self.hidden_size, self.nonlinearity = a.input_size, a.hidden_size, a.nonlinearity
