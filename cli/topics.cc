@@ -74,7 +74,7 @@ std::vector<TopicRow> ExitCodeRows() {
   };
 }
 
-// LastRunFolder in train/run_folder.h, and endpoint::FindJob.
+// LastRunFolder in train/run_folder.h, FolderOfRun in verbs/support/run_argument.h, and endpoint::FindJob.
 std::vector<TopicRow> LastRows() {
   return {
       {"--ckpt, --resume, --init-from", "of the recipe's runs, the one that saved a checkpoint last"},
@@ -84,6 +84,9 @@ std::vector<TopicRow> LastRows() {
       {"runs rm", "the run that began last"},
       {"attach, top, stop, diag",
        "of the jobs that run on this host now, the one that began last: the first of `mslua ps`"},
+      {"a recipe's name for RUN",
+       "plot, report, runs compare, logs: its newest running job, else its last run. runs rm: its only run. A run is "
+       "found below runs/, whatever the folder's name; of one elsewhere (--out) give the folder"},
   };
 }
 

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -17,6 +18,7 @@
 #include "core/base/folder.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/train/summaries.h"
+#include "train/run_settings.h"
 
 namespace mslua {
 
@@ -40,8 +42,8 @@ StatusOr<std::string> NewRunFolder(const std::string& name) {
 
 namespace {
 
-// Whether `folder` is one that NewRunFolder made for `recipe`: a recipe's name may be the beginning of another's.
-bool IsRunOf(absl::string_view folder, absl::string_view recipe) {
+// Whether `folder` is one that NewRunFolder names for `recipe`: a recipe's name may be the beginning of another's.
+bool IsNamedFor(absl::string_view folder, absl::string_view recipe) {
   if (!absl::ConsumePrefix(&folder, recipe)) return false;
   constexpr absl::string_view kStamp = "-20260131-120000";
   if (folder.size() < kStamp.size()) return false;
@@ -50,6 +52,15 @@ bool IsRunOf(absl::string_view folder, absl::string_view recipe) {
     if (wanted == '-' ? folder[i] != '-' : !absl::ascii_isdigit(static_cast<unsigned char>(folder[i]))) return false;
   }
   return folder.size() != kStamp.size() + 1;
+}
+
+// The name of the recipe that the run folder `run` records; empty: it records none, as that of a script.
+std::string RecordedRecipe(const std::string& run) {
+  const auto settings = ReadRunSettings(run);
+  if (!settings.ok()) return "";
+  if (!settings->name.empty()) return settings->name;
+  const std::string file = settings->from.substr(settings->from.rfind('/') + 1);
+  return std::string(absl::StripSuffix(file, ".lua"));
 }
 
 // The path of `part` of the run folder `run`.
@@ -100,28 +111,30 @@ bool IsNameOfRun(absl::string_view name) {
   return false;
 }
 
-StatusOr<std::string> LastRunFolder(const std::string& recipe, const std::string& part) {
-  std::string newest;
-  timespec newest_time = {};
+std::vector<std::string> RunFoldersOf(const std::string& recipe, const std::string& part) {
+  std::vector<std::pair<std::pair<int64_t, int64_t>, std::string>> found;
   if (DIR* runs = opendir("runs")) {
     while (const dirent* entry = readdir(runs)) {
-      if (entry->d_name[0] == '.' || (!recipe.empty() && !IsRunOf(entry->d_name, recipe))) continue;
-      const std::string path = absl::StrCat("runs/", entry->d_name);
+      const std::string name = entry->d_name, path = absl::StrCat("runs/", name);
+      if (name[0] == '.') continue;
       const auto t = Written(PathOf(path, part));
-      if (!t) continue;
-      if (newest.empty() || t->tv_sec > newest_time.tv_sec ||
-          (t->tv_sec == newest_time.tv_sec && t->tv_nsec > newest_time.tv_nsec)) {
-        newest = path;
-        newest_time = *t;
-      }
+      if (t && (recipe.empty() || IsNamedFor(name, recipe) || RecordedRecipe(path) == recipe))
+        found.push_back({{t->tv_sec, t->tv_nsec}, path});
     }
     closedir(runs);
   }
-  if (!newest.empty()) return newest;
+  std::sort(found.rbegin(), found.rend());
+  std::vector<std::string> folders;
+  for (auto& run : found) folders.push_back(std::move(run.second));
+  return folders;
+}
+
+StatusOr<std::string> LastRunFolder(const std::string& recipe, const std::string& part) {
+  const std::vector<std::string> folders = RunFoldersOf(recipe, part);
+  if (!folders.empty()) return folders[0];
   const std::string what = part == kRunCheckpoints ? "a checkpoint" : part == kRunBest ? "a best checkpoint" : part;
-  return absl::NotFoundError(
-      absl::StrCat("no run ", recipe.empty() ? "" : absl::StrCat("of ", recipe, " "), "with ", what, " under ",
-                   recipe.empty() ? "runs/" : absl::StrCat("runs/", recipe, "-*"), "; give a path"));
+  return absl::NotFoundError(absl::StrCat("no run ", recipe.empty() ? "" : absl::StrCat("of ", recipe, " "), "with ",
+                                          what, " under runs/; give a path"));
 }
 
 StatusOr<std::string> CheckpointPlace(const std::string& word, const std::string& recipe,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "core/base/status.h"
@@ -36,9 +37,13 @@ bool IsBesideRecords(absl::string_view name);
 // Whether a training writes a file or a folder of this name into its folder.
 bool IsNameOfRun(absl::string_view name);
 
-// The rule for `last` in every verb that reads run folders (`mslua help last`): the run of `recipe` (of any, when
-// empty) under runs/ that wrote `part` of its folder most recently; a folder of checkpoints counts when there is one in
-// it. NotFound when there is no such run.
+// The runs of `recipe` (of any, when empty) under runs/ that have `part` in their folder, the one that wrote it last at
+// the front; a folder of checkpoints counts when there is one in it. A run is the recipe's where config.lua in its
+// folder says so, or the folder's name is one of NewRunFolder.
+std::vector<std::string> RunFoldersOf(const std::string& recipe, const std::string& part);
+
+// The rule for `last` in every verb that reads run folders (`mslua help last`): the first of RunFoldersOf. NotFound
+// when there is no such run.
 StatusOr<std::string> LastRunFolder(const std::string& recipe, const std::string& part);
 
 // Where `last` and `best` of --ckpt, --resume and `mslua ckpt` look for a checkpoint: in `directory`, where the recipe

@@ -26,11 +26,11 @@
 #include "core/files/file_lock.h"
 #include "train/json_string.h"
 #include "train/run_folder.h"
+#include "train/run_settings.h"
 #include "verbs/define.h"
 #include "verbs/support/report.h"
 #include "verbs/support/run_argument.h"
 #include "verbs/support/run_record.h"
-#include "verbs/support/run_settings.h"
 #include "verbs/support/run_summary.h"
 #include "verbs/support/text_table.h"
 
@@ -209,12 +209,26 @@ Status CheckOnlyARun(const std::string& folder) {
                    "; move it to another place first, or remove the folder with rm -r; nothing was removed"));
 }
 
+// The folder that `run` means; a recipe's name means one where the recipe has one run.
+StatusOr<std::string> FolderToRemove(const std::string& run) {
+  struct stat info;
+  if (run.empty() || run == "last" || stat(run.c_str(), &info) == 0) return repl::FolderOfRun(run, kRunLock);
+  const std::vector<std::string> folders = RunFoldersOf(run, kRunLock);
+  if (folders.empty()) return repl::FolderOfRun(run, kRunLock);
+  if (folders.size() > 1) {
+    return absl::InvalidArgumentError(absl::StrCat("runs rm: ", run, " has ", folders.size(), " runs: ",
+                                                   SomeOf(folders, 5), "; give a folder; nothing was removed"));
+  }
+  std::fprintf(stderr, "mslua: %s\n", Printable(folders[0]).c_str());
+  return folders[0];
+}
+
 // Removes all of them, or none where one is no run or is being written.
 Status Remove(const std::vector<std::string>& runs) {
   std::vector<std::string> folders;
   std::vector<std::unique_ptr<FileLock>> locks;
   for (const std::string& run : runs) {
-    ASSIGN_OR_RETURN(std::string folder, repl::FolderOfRun(run, kRunLock));
+    ASSIGN_OR_RETURN(std::string folder, FolderToRemove(run));
     while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
     struct stat info;
     const bool link = lstat(folder.c_str(), &info) == 0 && S_ISLNK(info.st_mode);

@@ -231,8 +231,8 @@ end
 
 --- What a written configuration starts from; its first line calls this (Recipe:config_text).
 --- `from`: the recipe it came from, whose neighbours `require` finds. `folders`: what a relative `from` is relative to,
---- which training adds (train/run_config.h).
----@param base {params: table?, leaves: table?, from: string?, folders: string[]?, origins: table<string, string>?}
+--- which training adds (train/run_config.h). `name`: the recipe's.
+---@param base {params: table?, leaves: table?, from: string?, name: string?, folders: string[]?, origins: table?}
 function M.resolved(...)
   local base = arity.take("resolved", 1, ...)
   state.base = base

@@ -547,7 +547,9 @@ function Recipe:config_text()
   for path, origin in pairs(self.origins) do origins[path] = origin end
   local source, earlier = M.source(core.options.file) or "", head_of(params.state().base)
   if source:sub(1, #earlier) == earlier then source = source:sub(#earlier + 1) end  -- its values are in `base`
-  local base = { params = params.state().values, leaves = leaves, from = file_of_recipe(), origins = origins }
+  local base = {
+    params = params.state().values, leaves = leaves, from = file_of_recipe(), name = self.name, origins = origins,
+  }
   return head_of(base) .. source
 end
 

@@ -76,6 +76,18 @@ def check_compare():
     error(mslua("runs", "compare", "runs/a", "nosuch"), "'nosuch' is no run folder")
 
 
+def check_names():
+    """A recipe's name means its last run, whatever the folder's name; `rm` takes it where there is one run."""
+    for name in ("a", "failed"):
+        os.utime("runs/%s/rank_0.log" % name, (time.time() + 1000, time.time() + (1000 if name == "a" else 500)))
+    logs = mslua("logs", "tiny")
+    check(logs.returncode == 0 and "mslua: runs/a\n" in logs.stderr, logs)
+    check("mslua: runs/" in mslua("plot", "tiny").stderr, "plot takes the name")
+    before = sorted(os.listdir("runs"))
+    error(mslua("runs", "rm", "tiny"), "runs rm: tiny has ", "runs/a", "give a folder; nothing was removed")
+    check(sorted(os.listdir("runs")) == before, before)
+
+
 def check_others():
     """A folder that holds more than its run is kept."""
     check(mslua("train", "recipe.lua", "--out", "runs/nest").returncode == 0, "nest trains")
@@ -107,9 +119,11 @@ def check_remove():
     job = subprocess.Popen([MSLUA, "train", "recipe.lua", "nap=true", "epochs=100000", "--out", "runs/on"],
                            env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        while not os.path.exists("runs/on/rank_0.log"):
+        while not os.path.exists("runs/on/rank_0.log") or not mslua("ps").stdout:
             check(job.poll() is None, "the job runs")
             time.sleep(0.05)
+        logs = mslua("logs", "tiny")  # the log of runs/a has a later time
+        check(logs.returncode == 0 and logs.stderr == "mslua: %s\n" % os.path.realpath("runs/on"), logs)
         check(rows()["runs/on"]["state"] == "running", rows())
         refused = mslua("runs", "rm", "runs/b", "runs/on")
         check(refused.returncode == 9 and "in use by pid" in refused.stderr and os.path.exists("runs/b"), refused)
@@ -139,6 +153,8 @@ return ms.recipe { name = "parts", dataset = train:batch(4), eval_dataset = test
     for ranks in ("1", "2"):
         found = mslua("eval", "parts.lua", "--ckpt", "runs/parts", "-n", ranks)
         check(found.stdout == "eval: loss %s\n" % loss and "eval: seed 7, with which" in found.stderr, (loss, found))
+    newest = mslua("eval", "parts.lua")
+    check(newest.stdout == found.stdout and "weights of runs/parts/" in newest.stderr, newest)
     given = mslua("eval", "parts.lua", "seed=3", "--ckpt", "runs/parts")
     check(given.returncode == 0 and loss not in given.stdout and "with which" not in given.stderr, given)
     # Of two runs in one directory the newest is damaged: the other one was trained with another seed.
@@ -154,7 +170,8 @@ return ms.recipe { name = "parts", dataset = train:batch(4), eval_dataset = test
           "the samples are those of seed 8: give --ckpt both/parts-1_4.ckpt")
     found = mslua("eval", "parts.lua", "--ckpt", "both/parts-1_4.ckpt")
     check(found.stdout == "eval: loss %s\n" % loss, found)
-    shutil.rmtree("runs/parts")
+    gone = mslua("runs", "rm", "parts")
+    check(gone.returncode == 0 and gone.stdout.startswith("removed runs/parts ("), gone)
 
 
 def main():
@@ -178,6 +195,7 @@ def main():
         out.write('{"step":1,"epoch":1,"speed":3}\n')
     check_list()
     check_compare()
+    check_names()
     check_remove()
     check_seed()
     shutil.rmtree(SOCKETS, ignore_errors=True)

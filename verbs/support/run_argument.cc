@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <cstdio>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "attach/client/connection.h"
@@ -16,12 +17,25 @@ bool IsFolder(const std::string& path) {
   return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+// The folder of the newest running job of the recipe that has `part` in it.
+StatusOr<std::string> FolderOfJob(const std::string& recipe, const std::string& part) {
+  ASSIGN_OR_RETURN(const std::vector<endpoint::Job> jobs, endpoint::ListJobs());
+  for (const endpoint::Job& job : jobs) {
+    struct stat info;
+    if (job.name == recipe && !job.run.empty() && stat(absl::StrCat(job.run, "/", part).c_str(), &info) == 0)
+      return job.run;
+  }
+  return absl::NotFoundError(absl::StrCat("no job of ", recipe, " runs"));
+}
+
 }  // namespace
 
 StatusOr<std::string> FolderOfRun(const std::string& run, const std::string& part) {
   if (IsFolder(run)) return run;
   const std::string recipe = run == "last" ? "" : run;
-  auto found = LastRunFolder(recipe, part);
+  StatusOr<std::string> found = absl::NotFoundError("");
+  if (!recipe.empty()) found = FolderOfJob(recipe, part);
+  if (!found.ok()) found = LastRunFolder(recipe, part);
   if (!found.ok()) {
     const auto job = endpoint::FindJob(run);
     if (job.ok() && !job->run.empty()) found = job->run;

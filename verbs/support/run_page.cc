@@ -18,9 +18,9 @@
 #include "core/checkpoint/checkpoint.h"
 #include "core/json/json.h"
 #include "train/run_folder.h"
+#include "train/run_settings.h"
 #include "verbs/support/run_page_template.h"
 #include "verbs/support/run_pictures.h"
-#include "verbs/support/run_settings.h"
 #include "verbs/support/run_summary.h"
 
 namespace mslua {

@@ -4,7 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "verbs/support/run_settings.h"
+#include "train/run_settings.h"
 #include "verbs/support/run_summary.h"
 #include "verbs/support/text_table.h"
 
@@ -20,7 +20,8 @@ constexpr char kRecord[] =
     "{\"step\":2,\"epoch\":1,\"eval_loss\":0.5,\"eval_top1\":0.25}\n";
 constexpr char kSettings[] =
     "require(\"mslua.params\").resolved {from = \"a/b.lua\", leaves = {seed = 1, [\"train.epochs\"] = 3}, "
-    "params = {[\"if\"] = true, lr = 1e-3, name = \"a\\\"}, \\7b\", sizes = {1, -2}, top = math.huge}} local ms = 1\n";
+    "name = \"b\", params = {[\"if\"] = true, lr = 1e-3, name = \"a\\\"}, \\7b\", sizes = {1, -2}, top = math.huge}} "
+    "local ms = 1\n";
 
 TEST(RunRecord, HasTheNumbersOfEachKeyByStep) {
   const RunRecord record = ParseRunRecord("runs/a", kRecord);
@@ -49,6 +50,7 @@ TEST(RunSettings, HasParametersAndFields) {
   const auto settings = ParseRunSettings(kSettings);
   ASSERT_TRUE(settings.ok()) << settings.status();
   EXPECT_EQ(settings->from, "a/b.lua");
+  EXPECT_EQ(settings->name, "b");
   EXPECT_THAT(settings->values, ElementsAre(Pair("if", "true"), Pair("lr", "1e-3"), Pair("name", "a\"}, \7b"),
                                             Pair("seed", "1"), Pair("sizes.1", "1"), Pair("sizes.2", "-2"),
                                             Pair("top", "math.huge"), Pair("train.epochs", "3")));

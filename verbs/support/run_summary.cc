@@ -15,7 +15,7 @@
 #include "core/files/file_lock.h"
 #include "core/json/json.h"
 #include "train/run_folder.h"
-#include "verbs/support/run_settings.h"
+#include "train/run_settings.h"
 
 namespace mslua {
 namespace {

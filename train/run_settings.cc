@@ -1,4 +1,4 @@
-#include "verbs/support/run_settings.h"
+#include "train/run_settings.h"
 
 #include <sys/stat.h>
 
@@ -123,6 +123,8 @@ StatusOr<RunSettings> ParseRunSettings(absl::string_view text) {
     absl::string_view name = path;
     if (name == "from")
       settings.from = value;
+    else if (name == "name")
+      settings.name = value;
     else if (absl::ConsumePrefix(&name, "params.") || absl::ConsumePrefix(&name, "leaves."))
       settings.values[std::string(name)] = value;
     else if (absl::ConsumePrefix(&name, "origins."))

@@ -13,6 +13,7 @@ inline constexpr char kRunConfig[] = "config.lua";
 
 struct RunSettings {
   std::string from;  // the recipe's file, or its name in the library
+  std::string name;  // the recipe's name; empty in older runs
   // Parameters of ms.params by name ("lr"), fields of the recipe by path ("seed", "train.epochs"); as Lua text.
   std::map<std::string, std::string> values;
   // Where a value came from, by the same names: "recipe", "preset smoke", "command line"; empty in older runs.
