@@ -238,6 +238,39 @@ def test_layouts():
     check("the parts of a sharded parameter are drawn",
           code == 0 and re.search(r"w2  f32\[16,4\]  layout .*4 parts of \[8,2\]", text)
           and re.search(r"\[1:2\] +\[3:4\]", text) and re.search(r"\[9:16\] +r\d +r\d", text), text)
+    text, code = attach("@1 .dump w2 one.safetensors", ".dump w2", ".dump w2 whole.safetensors",
+                        ".watch w2 limit 1", "@1 .watch w2 limit 1", ".watch Net/matmul limit 1", rw=False)
+    check("a sharded parameter is dumped whole", code == 0 and "\nw2 f32[16,4]\n" in text
+          and re.match(r"w2 f32\[8,2\], rank 1's part \[\d+:\d+,\d:\d\] of f32\[16,4\] of step", text), text)
+    check("and watched whole", "watching w2 f32[16,4] every 1 step, 1 samples\n" in text
+          and re.search(r"watching w2 f32\[8,2\] every 1 step, 1 samples, rank 1's part \[", text)
+          and re.search(r"watching Net/matmul .*, rank 0's value", text), text)
+    whole = floats_of(job.folder + "/dumps/whole.safetensors")
+    values = attach_json(".dump w2", "@1 .dump w2", rw=False)
+    check("every element is in its place", len(whole) == 64 and values[0]["answer"]["shape"] == [16, 4]
+          and len(values[0]["answer"]["values"]) == 64, values)
+    part = values[1]["answer"]
+    with open(job.folder + "/dumps/one.rank_1.safetensors", "rb") as f:
+        head = f.read(200)
+    check("a part is called one", part["rank"] == 1 and part["whole"] == [16, 4] and part["shape"] == [8, 2]
+          and b'"w2[%d:%d,%d:%d]"' % (part["begin"][0] + 1, part["begin"][0] + 8, part["begin"][1] + 1,
+                                      part["begin"][1] + 2) in head, (part, head))
+    text, code = attach(".pause", ".dump w2 a.safetensors", *["@%d .dump w2 b.safetensors" % r for r in range(4)])
+    whole = floats_of(job.folder + "/dumps/a.safetensors")
+    parts = [floats_of(job.folder + "/dumps/b%s.safetensors" % (".rank_%d" % r if r else "")) for r in range(4)]
+    begins = [tuple(int(n) - 1 for n in found) for found in re.findall(r"rank \d's part \[(\d+):\d+,(\d+):", text)]
+    check("the whole is made of the parts", code == 0 and len(begins) == 4 and len(set(begins)) == 4 and all(
+        parts[r][2 * i + j] == whole[4 * (begins[r][0] + i) + begins[r][1] + j]
+        for r in range(4) for i in range(8) for j in range(2)), (text, whole))
+    t = Terminal("attach", "--rw")
+    t.send(".stat Net/matmul\n")
+    ok = t.expect("after the next step")
+    t.send(".step\n")
+    ok = t.expect(r"\[\d[\d,-]*\] Net/matmul f32\S+  mean [^\n]*\n\[\d[\d,-]*\] Net/matmul f32\S+  mean") and ok
+    check("statistics that come later are each rank's", ok)
+    t.send(".resume\n.detach\n")
+    t.end()
+    text, code = attach(".layout w", rw=False)
     check("and its copies", re.search(r"w  f32\[32,16\].*2 parts of \[32,8\].*2 copies", text), text)
     text, code = attach(".stat w2", ".stat w", rw=False)
     check("statistics are each rank's", code == 0 and len(re.findall(r"^\[\d\] w2 f32\[8,2\]", text, re.M)) == 4, text)
@@ -252,7 +285,8 @@ def test_lua_of_a_rank():
     write("shard.lua", SHARDED)
     job = start("lua", "steps=1000000", "nap=0.002", recipe="shard.lua")
     shards, code = attach(".pause", *["@%d .dump w2" % r for r in range(4)])
-    firsts = [float(n) for n in re.findall(r"^w2 f32\[8,2\]\n([^,]+),", shards, re.M)]
+    firsts = [float(n) for n in re.findall(
+        r"^w2 f32\[8,2\], rank \d's part \[\d+:\d+,\d:\d\] of f32\[16,4\]\n([^,]+),", shards, re.M)]
     text, _ = attach("@all ms.run.dump('w2').values[1]", "@all ms.run.stat('w2').rank", ".resume")
     said = [float(n) for n in re.findall(r"^\[\d\] (-?\d\.\d.*)$", text, re.M)]
     check("a rank's Lua sees that rank's shard", code == 0 and len(set(firsts)) == 4 and len(said) == 4

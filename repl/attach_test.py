@@ -57,7 +57,7 @@ def test_commands():
     text, _ = attach(".watch Net/matmul every 2 limit 3", ".stat w", ".grad w", ".grad w2", ".watches")
     check("a watch is accepted", "watching Net/matmul" in text and "every 2" in text, text)
     text, code = attach(".save mine", ".dump w mine.safetensors")
-    check("save and dump write files", code == 0 and os.path.exists(job.folder + "/mine.safetensors"), text)
+    check("save and dump write files", code == 0 and os.path.exists(job.folder + "/dumps/mine.safetensors"), text)
     saved = re.search(r"saved (\S+)", text)
     shown = run("ckpt", "verify", saved.group(1) if saved else "none")
     check("the checkpoint verifies", shown.returncode == 0, text + shown.stderr)
@@ -97,6 +97,54 @@ def test_equal_bits():
     loud = job.end()
     check("pauses and watches leave the losses bit for bit", pauses >= 1 and quiet[0] == loud[0] and quiet[0] != "",
           (pauses, quiet[0][-300:], loud[0][-300:], loud[1]))
+
+
+TYPES = """
+local ms = require "mslua"
+local Net = ms.nn.Cell:extend "Net"
+local function fixed(name, values, dtype) return ms.Parameter(ms.Tensor(values, dtype), name, false) end
+function Net:init()
+  self.w = ms.Parameter(ms.initializer("normal", { 8, 4 }), "w")
+  self.h = fixed("h", { 1.5, 0 / 0, 1 / 0, -1 / 0 }, ms.float16)
+  self.i = fixed("i", { 2147483647, -2147483648 }, ms.int32)
+  self.l = fixed("l", { 9007199254740991, -3 }, ms.int64)
+  self.d = fixed("d", { 0.1, 2 }, ms.float64)
+  self.n = fixed("n", { 0 / 0, 0 / 0 })
+end
+function Net:construct(x) return ms.ops.matmul(x, self.w) end
+return ms.recipe {
+  name = "types", seed = 1,
+  dataset = ms.dataset.NumpySlicesDataset({ ms.randn { 64, 8 }, ms.randn { 64, 4 } }):batch(4),
+  network = function() return Net() end, loss = ms.nn.MSELoss(),
+  optimizer = ms.nn.Momentum { learning_rate = 0.01, momentum = 0.9 }, train = { epochs = 100000000 },
+  checkpoint = { save_checkpoint_steps = 100000000 },
+}
+"""
+
+
+def test_dumps():
+    """Values are written so that they can be read back, also those that JSON does not have."""
+    with open(os.path.join(ROOT, "types.lua"), "w", encoding="utf-8") as out:
+        out.write(TYPES)
+    job = Job("types", recipe="types.lua")
+    text, code = attach(".dump h", ".dump i", ".dump l", ".dump d", ".stat n", rw=False)
+    lines = text.splitlines()
+    check("values as text", code == 0 and lines[:8] == [
+        "h f16[4]", "1.5,nan,inf,-inf", "i i32[2]", "2147483647,-2147483648", "l i64[2]", "9007199254740991,-3",
+        "d f64[2]", "0.10000000000000001,2"], text)
+    check("statistics without a number", lines[8].startswith("n f32[2]  mean nan  std nan  min nan  max nan"), text)
+    answers = [a["answer"] for a in attach_json(".dump h", ".dump i", ".dump l", ".dump d", ".stat n", rw=False)]
+    check("values as JSON", [a["values"] for a in answers[:4]] == [
+        [1.5, None, None, None], [2147483647, -2147483648], [9007199254740991, -3], [0.1, 2]], answers)
+    check("statistics as JSON", answers[4]["stat"]["mean"] is None and answers[4]["stat"]["nan"] == 2, answers[4])
+    text, code = attach("local v = ms.run.dump('h').values return #v, v[1], v[2] ~= v[2]", ".mode csv", ".dump h",
+                        rw=False)
+    check("values in Lua and as a table", code == 0 and text.startswith("4\t1.5\ttrue\n") and "1.5,null" in text, text)
+    text, code = attach(".dump w w.safetensors", rw=False)
+    check("a dump is in the run folder", code == 0 and os.path.exists(job.folder + "/dumps/w.safetensors"), text)
+    job.kill()
+    gone = run("runs", "rm", "types")
+    check("a run is removed with its dumps", gone.returncode == 0, gone)
 
 
 def test_lease():
@@ -350,6 +398,6 @@ def test_another_user():
 ON_A_DEVICE = [test_commands, test_the_end, test_equal_bits, test_lease, test_transcript, test_diagnosis,
                test_hung_device, test_recovery]
 sys.exit(main(ON_A_DEVICE if DEVICE else
-              [test_commands, test_the_end, test_equal_bits, test_lease, test_transcript, test_diagnosis,
-               test_lua_at_the_rank, test_intruders, test_recovery, test_changes_are_kept, test_a_change_at_its_step,
-               test_another_user]))
+              [test_commands, test_the_end, test_equal_bits, test_lease, test_transcript, test_diagnosis, test_dumps,
+               test_lua_at_the_rank, test_intruders, test_recovery, test_changes_are_kept,
+               test_a_change_at_its_step, test_another_user]))

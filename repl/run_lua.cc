@@ -1,5 +1,7 @@
 #include "repl/run_lua.h"
 
+#include <cmath>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -12,6 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
+// Null is NaN in a list, which has numbers, and nil elsewhere.
 void PushJson(lua_State* L, const Json& json, int depth) {
   if (json.is_boolean()) {
     lua_pushboolean(L, json.get<bool>());
@@ -27,7 +30,10 @@ void PushJson(lua_State* L, const Json& json, int depth) {
         lua_pushnumber(L, ++next);
       else
         PushString(L, item.key());
-      PushJson(L, item.value(), depth + 1);
+      if (json.is_array() && item.value().is_null())
+        lua_pushnumber(L, std::nan(""));
+      else
+        PushJson(L, item.value(), depth + 1);
       lua_rawset(L, -3);
     }
   } else {

@@ -93,7 +93,7 @@ bool IsSharedRecord(absl::string_view name) {
 }
 
 bool IsBesideRecords(absl::string_view name) {
-  return name == kRunTraces || name == kRunPictures || name == kSummaryPictures;
+  return name == kRunTraces || name == kRunPictures || name == kRunDumps || name == kSummaryPictures;
 }
 
 bool IsNameOfRun(absl::string_view name) {

@@ -24,8 +24,10 @@ inline constexpr char kRunEvents[] = "events.jsonl", kRunCrash[] = ".crash";
 inline constexpr char kRunLog[] = ".log", kRunLaunch[] = ".env";
 // Before a number: the folder of the records of a training that was there before.
 inline constexpr char kRunEarlier[] = "earlier-";
-// The begin of the names of TensorBoard's files; folders of traces and of pictures that the network draws.
-inline constexpr char kRunTensorBoard[] = "events.out.tfevents.", kRunTraces[] = "trace", kRunPictures[] = "samples";
+// The begin of the names of TensorBoard's files; folders of traces, of pictures that the network draws, and of what
+// attached clients dump.
+inline constexpr char kRunTensorBoard[] = "events.out.tfevents.", kRunTraces[] = "trace", kRunPictures[] = "samples",
+                      kRunDumps[] = "dumps";
 // Held by the training that writes into the folder; how the last one ended:
 //   {"state":"done","step":20}   "stopped": by a user or a signal; "failed": with "cause"
 inline constexpr char kRunLock[] = "lock", kRunOutcome[] = "outcome.json";

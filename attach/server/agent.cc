@@ -4,6 +4,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "core/base/clock.h"
 
 namespace mslua::endpoint {
@@ -43,7 +44,8 @@ Agent::Agent(const TrainingView& view, std::function<void(RankMessage message)> 
       send_(std::move(send)),
       boundary_(view_, {[this](const Request& r, const StatusOr<Answer>& a) {
                           if (!r.told) return SendAnswer(absl::StrCat(r.seq), a);
-                          if (r.reports) SendEvent(r.client, a.ok() ? a->text : std::string(a.status().message()));
+                          const absl::string_view text = a.ok() ? absl::string_view(a->text) : a.status().message();
+                          if (r.reports) SendEvent(r.client, std::string(absl::StripSuffix(text, "\n")));
                         },
                         [this](uint64_t client, const std::string& line) { SendEvent(client, line); },
                         [this](int64_t step) {

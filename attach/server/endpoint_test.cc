@@ -475,6 +475,16 @@ TEST(Statistics, OfFiniteElements) {
   EXPECT_DOUBLE_EQ(s.most, 2);
 }
 
+TEST(Statistics, WithoutAFiniteElementAreNotNumbers) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), values[] = {nan, nan};
+  const Statistics s = StatisticsOf({{DType::kF32, {2}}, const_cast<float*>(values)});
+  EXPECT_EQ(ToString(s), "mean nan  std nan  min nan  max nan  |x| nan  zero 0.0%  nan 2  inf 0");
+  EXPECT_THAT(ToJson(s), HasSubstr(R"("mean":null,"std":null,"min":null,"max":null,"norm":null,"zeros":0,"nan":2)"));
+  const float some[] = {1, nan};
+  EXPECT_THAT(ToString(StatisticsOf({{DType::kF32, {2}}, const_cast<float*>(some)})),
+              HasSubstr("mean 1  std 0  min 1  max 1  |x| 1  zero 0.0%  nan 1  inf 0  (mean to |x|: of the 1 finite)"));
+}
+
 TEST(DrawCurve, HasALabelAndAPointAColumn) {
   const std::string text = DrawCurve({3, 2, 1}, 5, 20, 5, "loss");
   EXPECT_THAT(text, HasSubstr("step 5..7"));

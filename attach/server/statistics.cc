@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "core/base/hash.h"
 
@@ -86,7 +87,10 @@ Statistics StatisticsOf(const TensorView& tensor) {
   s.infinities = sums.infinities;
   s.crc = Crc32c(tensor.data, static_cast<size_t>(tensor.type.bytes()));
   const auto n = static_cast<double>(s.elements - s.nans - s.infinities);
-  if (n == 0) return s;
+  if (n == 0) {
+    s.mean = s.deviation = s.least = s.most = s.norm = std::numeric_limits<double>::quiet_NaN();
+    return s;
+  }
   s.mean = sums.sum / n;
   s.deviation = std::sqrt(std::max(0.0, sums.squares / n - s.mean * s.mean));
   s.least = sums.least;
@@ -97,8 +101,11 @@ Statistics StatisticsOf(const TensorView& tensor) {
 
 std::string ToString(const Statistics& s) {
   const double share = s.elements == 0 ? 0 : 100 * static_cast<double>(s.zeros) / static_cast<double>(s.elements);
-  return absl::StrFormat("mean %.4g  std %.4g  min %.4g  max %.4g  |x| %.4g  zero %.1f%%  nan %d  inf %d", s.mean,
-                         s.deviation, s.least, s.most, s.norm, share, s.nans, s.infinities);
+  const int64_t finite = s.elements - s.nans - s.infinities;
+  const bool some = finite > 0 && finite < s.elements;
+  return absl::StrFormat("mean %.4g  std %.4g  min %.4g  max %.4g  |x| %.4g  zero %.1f%%  nan %d  inf %d%s", s.mean,
+                         s.deviation, s.least, s.most, s.norm, share, s.nans, s.infinities,
+                         some ? absl::StrCat("  (mean to |x|: of the ", finite, " finite)") : "");
 }
 
 std::string ToJson(const Statistics& s) {

@@ -148,6 +148,16 @@ Named Watched::NamedHere(const std::string& full, int grade) const {
   return named;
 }
 
+// Says which part of the whole this rank has, which is that of `stored` in the store.
+void Watched::Locate(const std::string& stored, Named* named) const {
+  named->part = named->type;
+  const TensorPlace place = view_.place ? view_.place(stored) : TensorPlace();
+  if (place.own || place.part.whole.empty() || place.part.whole == named->type.shape) return;
+  named->gathered = true;
+  named->type.shape = place.part.whole;
+  named->begin = place.part.begin;
+}
+
 // The node that makes the gradient of `parameter` which its update reads, of the shape that the update has; or none.
 StatusOr<Named> Watched::FindGradientHere(absl::string_view parameter) const {
   ASSIGN_OR_RETURN(const Named p, FindStored(parameter));
@@ -172,16 +182,10 @@ StatusOr<Named> Watched::FindGradientHere(absl::string_view parameter) const {
         named.type = type;
         named.value = {static_cast<int32_t>(i), mark.place};
         if (mark.inside) named.inside = mark.place;
-        named.part = type;
-        const TensorPlace place = view_.place ? view_.place(stored) : TensorPlace();
-        const Shape& whole = place.part.whole;
-        if (!whole.empty() && whole != type.shape) {
-          named.gathered = true;
-          named.type.shape = whole;
-          named.begin = place.part.begin;
-          // A slice of the elements, the last one with padding.
-          if (type.shape.size() == 1 && p.type.shape != whole) named.type.shape = p.type.shape;
-        }
+        Locate(stored, &named);
+        // A slice of the elements.
+        if (named.gathered && type.shape.size() == 1 && p.type.shape != named.type.shape)
+          named.type.shape = p.type.shape;
         return named;
       }
     }
@@ -211,11 +215,9 @@ Shape ShapeOf(absl::string_view text) {
 
 }  // namespace
 
-StatusOr<Named> Watched::FindGradient(absl::string_view parameter) const {
-  StatusOr<Named> mine = FindGradientHere(parameter);
-  if (!view_.gather) return mine;
-  ASSIGN_OR_RETURN(const std::vector<std::string> all, view_.gather(TextOf(mine)));
-  std::string name;
+// What the ranks have together; `all`: what TextOf gives on each.
+StatusOr<Named> Watched::Together(absl::string_view asked, const StatusOr<Named>& mine,
+                                  const std::vector<std::string>& all) const {
   bool everywhere = true;
   std::vector<absl::string_view> fields;  // of a rank that has it
   for (absl::string_view text : all) {
@@ -226,7 +228,7 @@ StatusOr<Named> Watched::FindGradient(absl::string_view parameter) const {
     }
     const std::vector<absl::string_view> here = absl::StrSplit(text, ';');
     if (!fields.empty() && here[0] != fields[0])
-      return absl::InvalidArgumentError(absl::StrCat("'", parameter, "' fits ", fields[0], " and ", here[0]));
+      return absl::InvalidArgumentError(absl::StrCat("'", asked, "' fits ", fields[0], " and ", here[0]));
     fields = here;
   }
   if (fields.size() != 6) return mine.ok() ? absl::NotFoundError("no rank has it") : mine;
@@ -243,6 +245,31 @@ StatusOr<Named> Watched::FindGradient(absl::string_view parameter) const {
   const auto same = std::find(all.begin(), all.end(), TextOf(mine));
   named.contributes = same - all.begin() == view_.rank;
   return named;
+}
+
+StatusOr<Named> Watched::FindGradient(absl::string_view parameter) const {
+  StatusOr<Named> mine = FindGradientHere(parameter);
+  if (!view_.gather) return mine;
+  ASSIGN_OR_RETURN(const std::vector<std::string> all, view_.gather(TextOf(mine)));
+  return Together(parameter, mine, all);
+}
+
+StatusOr<Named> Watched::FindWhole(absl::string_view name) const {
+  ASSIGN_OR_RETURN(const Named found, Find(name));
+  if (!found.kept || !view_.gather) return found;
+  StatusOr<Named> mine = absl::NotFoundError(absl::StrCat(found.name, " is on other ranks"));
+  if (found.stored != nullptr) {
+    mine = found;
+    Locate(found.name, &*mine);
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> all, view_.gather(TextOf(mine)));
+  const std::string part = absl::StrCat("have ", found.name, ";1;");
+  if (std::none_of(all.begin(), all.end(), [&](const std::string& text) { return absl::StartsWith(text, part); }))
+    return found;
+  ASSIGN_OR_RETURN(Named whole, Together(name, mine, all));
+  whole.kept = true;
+  whole.owners = found.owners;
+  return whole;
 }
 
 StatusOr<Named> Watched::Find(absl::string_view name) const {
@@ -369,17 +396,40 @@ StatusOr<TensorView> Watched::ValueOf(const Named& named) {
     const std::vector<std::string> head = absl::StrSplit(text.substr(0, line), ';');
     Shape sizes = ShapeOf(head[0]);
     const Shape begin = ShapeOf(head[1]);
-    // A slice of the elements lies in the whole as a row does.
+    // A slice of the elements lies in the whole as a row does; the last one has padding.
     Shape whole = named.type.shape;
-    if (begin.size() != whole.size()) {
-      whole = {named.type.elements()};
-      sizes[0] = std::min(sizes[0], whole[0] - begin[0]);
-    }
+    if (begin.size() != whole.size()) whole = {named.type.elements()};
+    if (whole.size() == 1) sizes[0] = std::min(sizes[0], whole[0] - begin[0]);
     if (NumElements(sizes) <= 0) continue;
     const Shape zeros(sizes.size(), 0);
     CopyBox(named.type.dtype, sizes, {ShapeOf(head[0]), zeros}, text.data() + line + 1, {whole, begin}, whole_.data());
   }
   return TensorView{named.type, whole_.data()};
+}
+
+std::string RangesOf(const Part& part) {
+  std::vector<std::string> ranges;
+  for (size_t d = 0; d < part.begin.size(); ++d)
+    ranges.push_back(absl::StrCat(part.begin[d] + 1, ":", part.begin[d] + part.size[d]));
+  return absl::StrCat("[", absl::StrJoin(ranges, ","), "]");
+}
+
+absl::optional<Part> PartOf(const TrainingView& view, const Named& named) {
+  if (named.gathered || named.stored == nullptr || !view.place) return absl::nullopt;
+  Part part = view.place(named.name).part;
+  if (part.whole.empty() || part.all()) return absl::nullopt;
+  return part;
+}
+
+std::string WhoseText(const TrainingView& view, const Named& named) {
+  const bool own = (named.value.valid() && !IsGradient(named.name)) ||
+                   (named.stored != nullptr && view.place && view.place(named.name).own);
+  if (view.ranks == 1 || named.gathered) return "";
+  if (const auto part = PartOf(view, named)) {
+    return absl::StrCat(", rank ", view.rank, "'s part ", RangesOf(*part), " of ",
+                        ToString(TensorType{named.type.dtype, part->whole}));
+  }
+  return own ? absl::StrCat(", rank ", view.rank, "'s value") : "";
 }
 
 }  // namespace mslua::endpoint

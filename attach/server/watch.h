@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/optional.h"
 #include "attach/server/training_view.h"
 #include "core/graph/graph.h"
 
@@ -17,12 +18,12 @@ StatusOr<bool> AllAgree(const TrainingView& view, bool mine);
 // What a name stands for.
 struct Named {
   std::string name;                      // in full
-  TensorType type;                       // of a gradient: the whole one's
+  TensorType type;                       // of what is gathered: the whole one's
   bool kept = false;                     // it is a parameter or state, whichever ranks have it
   const Store::Entry* stored = nullptr;  // of a parameter or state that this rank has
   Value value;                           // of an activation or gradient: in the graph that training began with
   int32_t inside = -1;  // an instruction of the fused node `value.node` that makes it; -1: an output makes it
-  // Of a gradient that the ranks have parts of: this rank's part, which is of that shape at `begin`. A rank without one
+  // Of a value that the ranks have parts of: this rank's part, which is of that shape at `begin`. A rank without one
   // (of another pipeline stage), or whose part another rank gives, contributes nothing.
   bool gathered = false, contributes = false;
   TensorType part = {};
@@ -45,6 +46,8 @@ class Watched {
   // NotFound: nothing fits on any rank; InvalidArgument: more than one does, or it is no value of the compiled graph,
   // being fused away.
   StatusOr<Named> Find(absl::string_view name) const;
+  // The same; but a parameter or state that the ranks have parts of is the whole one, which they gather.
+  StatusOr<Named> FindWhole(absl::string_view name) const;
 
   // Plans again so that these values are outputs from the next step on; training computes the same bits. Without
   // values the first plan is used again. Ranks that train together all do it at one boundary, or none does.
@@ -70,6 +73,9 @@ class Watched {
   StatusOr<Value> NumberedValue(absl::string_view name) const;
   // By the names "Net", "Net/matmul", "Net/matmul#2": the last value of a cell, and each operator's.
   std::map<std::string, Value> Activations() const;
+  void Locate(const std::string& stored, Named* named) const;
+  StatusOr<Named> Together(absl::string_view asked, const StatusOr<Named>& mine,
+                           const std::vector<std::string>& all) const;
   StatusOr<Named> FindGradient(absl::string_view parameter) const;
   StatusOr<Named> FindGradientHere(absl::string_view parameter) const;
   // This rank's value, which is shown.
@@ -82,5 +88,13 @@ class Watched {
   std::vector<std::pair<std::string, int>> outputs_;  // of second_: by the names of values that this rank has
   Block whole_;                                       // what was gathered last
 };
+
+// "[1:2,3:4]": the first and the last element of each dimension, from 1.
+std::string RangesOf(const Part& part);
+// The part that this rank has of a parameter or state which is not gathered; nothing where it has the whole.
+absl::optional<Part> PartOf(const TrainingView& view, const Named& named);
+// Behind the name and type of this rank's value: ", rank 0's part [1:2,3:4] of f32[2,4]", or ", rank 0's value" where
+// other ranks may have another one; empty where it is the whole.
+std::string WhoseText(const TrainingView& view, const Named& named);
 
 }  // namespace mslua::endpoint

@@ -4,7 +4,9 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "attach/server/answer_json.h"
 #include "attach/server/answer_text.h"
+#include "attach/server/combine.h"
 #include "attach/server/statistics.h"
 #include "core/base/dtype.h"
 
@@ -15,8 +17,9 @@ Watched& WatchList::values() {
   return *watched_;
 }
 
-StatusOr<Named> WatchList::Find(const std::string& name, Request* request) {
-  ASSIGN_OR_RETURN(Named named, values().Find(name));
+StatusOr<Named> WatchList::Find(const std::string& name, bool whole, Request* request) {
+  const bool gathers = whole && request->ranks.empty();
+  ASSIGN_OR_RETURN(Named named, gathers ? values().FindWhole(name) : values().Find(name));
   if (named.owners.empty()) return named;
   if (request->ranks.empty()) {
     request->reports = named.owners[0] == view_.rank;
@@ -59,10 +62,34 @@ StatusOr<Answer> WatchList::Answered(const Once& once, int64_t step) {
   return once.describe({view_, once.request, once.named, value, step});
 }
 
-StatusOr<Answer> WatchList::ShowOnce(const Request& request, const std::string& name, Describe describe, int64_t step,
-                                     bool paused, bool* later) {
+// The ranks' answers become one, as those of a command do that is answered at once.
+void WatchList::Tell(const Once& once, StatusOr<Answer> answer) {
+  if (!once.request.told || !view_.gather) return outlet_.answer(once.request, answer);
+  const Json mine = {{"reports", once.request.reports},
+                     {"ok", answer.ok()},
+                     {"text", answer.ok() ? answer->text : std::string(answer.status().message())},
+                     {"json", answer.ok() ? answer->json : ""}};
+  const auto all = view_.gather(Dump(mine));
+  if (!all.ok()) return outlet_.answer(once.request, all.status());
+  Answers answers;
+  int first = -1;  // of the ranks that report
+  for (size_t r = 0; r < all->size(); ++r) {
+    const auto said = ReadObject(
+        (*all)[r], {{"reports", Field::kFlag}, {"ok", Field::kFlag}, {"text", Field::kText}, {"json", Field::kText}});
+    if (!said) continue;
+    const int rank = static_cast<int>(r);
+    if (first < 0 && (*said)["reports"].get<bool>()) first = rank;
+    Answer of_rank = {(*said)["text"].get<std::string>(), (*said)["json"].get<std::string>()};
+    answers.emplace(rank, (*said)["ok"].get<bool>() ? StatusOr<Answer>(std::move(of_rank))
+                                                    : StatusOr<Answer>(absl::FailedPreconditionError(of_rank.text)));
+  }
+  if (first == view_.rank) outlet_.answer(once.request, Combine(once.request.command, answers, absl::ZeroDuration()));
+}
+
+StatusOr<Answer> WatchList::ShowOnce(const Request& request, const std::string& name, bool whole, Describe describe,
+                                     int64_t step, bool paused, bool* later) {
   Request asked = request;
-  ASSIGN_OR_RETURN(const Named named, Find(name, &asked));
+  ASSIGN_OR_RETURN(const Named named, Find(name, whole, &asked));
   if (values().Shows(named)) return Answered({asked, named, describe, step}, step);
   asked.told = paused;
   once_.push_back({asked, named, describe, step});
@@ -92,14 +119,15 @@ void WatchList::Report(const TrainState& state) {
   for (Watch& w : watches_) {
     if (!values().Shows(w.named) || state.step % w.every != 0) continue;
     --w.left;
-    std::string& text = said[w.named.name];
+    std::string& text = said[absl::StrCat(w.named.name, w.named.gathered ? "" : " here")];
     // All ranks gather parts, whichever rank reports.
     if (text.empty() && (w.reports || w.named.gathered)) {
       const auto value = values().ValueOf(w.named);
       text = value.ok() ? ToString(StatisticsOf(*value)) : std::string(value.status().message());
     }
     if (!w.reports) continue;
-    outlet_.event(w.client, absl::StrCat("s", state.step, "  ", w.named.name, "  ", text));
+    const auto part = PartOf(view_, w.named);
+    outlet_.event(w.client, absl::StrCat("s", state.step, "  ", w.named.name, part ? RangesOf(*part) : "", "  ", text));
     if (w.left == 0) outlet_.event(w.client, absl::StrCat("watch of ", w.named.name, " is over"));
   }
   watches_.erase(std::remove_if(watches_.begin(), watches_.end(), [](const Watch& w) { return w.left == 0; }),
@@ -109,7 +137,7 @@ void WatchList::Report(const TrainState& state) {
       ++i;
       continue;
     }
-    outlet_.answer(once_[i].request, Answered(once_[i], state.step));
+    Tell(once_[i], Answered(once_[i], state.step));
     once_.erase(once_.begin() + static_cast<std::ptrdiff_t>(i));
   }
 }

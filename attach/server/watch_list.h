@@ -41,15 +41,17 @@ class WatchList {
 
   // The value that a request names, and which ranks tell of it: those that it names, else the first that has it.
   // NotFound: nothing fits, or none of the ranks that the request names has it.
-  StatusOr<Named> Find(const std::string& name, Request* request);
+  // `whole`: where no rank is named, a parameter or state that the ranks have parts of is the whole one.
+  StatusOr<Named> Find(const std::string& name, bool whole, Request* request);
   // Statistics every `every` steps, `limit` times. Not OK: no plan shows the value.
   Status Add(const Request& request, const Named& named, int64_t every, int64_t limit);
   // A client's watches of a value, or all where `name` is empty; gives how many there were.
   size_t Remove(uint64_t client, const std::string& name);
-  // The answer that `describe` gives, now where the value is shown; else after the next step, and until then `*later` -
-  // or, while the job is paused, a first answer that says so: the client would wait for a step that it holds up.
-  StatusOr<Answer> ShowOnce(const Request& request, const std::string& name, Describe describe, int64_t step,
-                            bool paused, bool* later);
+  // The answer that `describe` gives of the value, `whole` as in Find: now where it is shown; else after the next step,
+  // and until then `*later` - or, while the job is paused, a first answer that says so: the client would wait for a
+  // step that it holds up.
+  StatusOr<Answer> ShowOnce(const Request& request, const std::string& name, bool whole, Describe describe,
+                            int64_t step, bool paused, bool* later);
   void Forget(uint64_t client);
 
   // After a step: what is watched and wanted.
@@ -76,6 +78,7 @@ class WatchList {
     int64_t from;  // to be answered after more steps than this
   };
   StatusOr<Answer> Answered(const Once& once, int64_t step);
+  void Tell(const Once& once, StatusOr<Answer> answer);
 
   const TrainingView& view_;
   const Outlet& outlet_;

@@ -11,7 +11,7 @@ StatusOr<Answer> Grad(Steering& steering, const Request& request, const TrainSta
   const std::string& asked = request.command.args[0];
   return steering.watches().ShowOnce(request,
                                      absl::StartsWith(asked, "grad(") ? asked : absl::StrCat("grad(", asked, ")"),
-                                     DescribeStatistics, state.step, steering.paused(), later);
+                                     /*whole=*/true, DescribeStatistics, state.step, steering.paused(), later);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@ namespace mslua::endpoint {
 namespace {
 
 StatusOr<Answer> Stat(Steering& steering, const Request& request, const TrainState& state, bool* later) {
-  return steering.watches().ShowOnce(request, request.command.args[0], DescribeStatistics, state.step,
+  return steering.watches().ShowOnce(request, request.command.args[0], /*whole=*/false, DescribeStatistics, state.step,
                                      steering.paused(), later);
 }
 

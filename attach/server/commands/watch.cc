@@ -15,13 +15,14 @@ StatusOr<Answer> AddWatch(Steering& steering, const Request& request, const Trai
     ASSIGN_OR_RETURN(*(is_every ? &every : &limit), ParseCount(args[i + 1], 1, args[i]));
   }
   Request asked = request;
-  ASSIGN_OR_RETURN(const Named named, steering.watches().Find(args[0], &asked));
+  ASSIGN_OR_RETURN(const Named named, steering.watches().Find(args[0], /*whole=*/true, &asked));
   // A plan that cannot be made is this command's error.
   RETURN_IF_ERROR(steering.watches().Add(asked, named, every, limit));
   if (!named.here()) return Answer();
-  return Answer{absl::StrCat("watching ", named.name, " ", ToString(named.type), " every ", every,
-                             every == 1 ? " step" : " steps", ", ", limit, " samples"),
-                ""};
+  return Answer{
+      absl::StrCat("watching ", named.name, " ", ToString(named.type), " every ", every,
+                   every == 1 ? " step" : " steps", ", ", limit, " samples", WhoseText(steering.view(), named)),
+      ""};
 }
 
 }  // namespace
