@@ -173,6 +173,16 @@ def test_signal_while_paused():
     check("one rank's signal ends a paused job", code == 75, (code, err[-500:]))
 
 
+def test_stop_while_paused():
+    """No step is made after the pause."""
+    job = start("p", "steps=100000000", "nap=0.002")
+    text, code = attach(".pause", ".stop")
+    steps = re.findall(r"(?:paused|stops) at step (\d+) on 4/4", text)
+    _, err, status = job.end()
+    check("a paused job stops where it is", code == 0 and len(steps) == 2 and steps[0] == steps[1] and status == 75
+          and "stopped at step %s;" % steps[0] in err, (text, err[-500:], status))
+
+
 def test_diagnosis():
     text = data_parallel().replace("if p.nap > 0 then", "if p.nap > 0 and ms.communication.get_rank() == 1 then")
     write("sleep.lua", text)
@@ -489,7 +499,8 @@ def test_watch_cost():
 
 
 TESTS = [test_transcript_native, test_transcript_mpi, test_pauses, test_breaks_and_leases, test_signal_while_paused,
-         test_diagnosis, test_nan, test_layouts, test_lua_of_a_rank, test_gradients, test_two_hosts]
+         test_stop_while_paused, test_diagnosis, test_nan, test_layouts, test_lua_of_a_rank, test_gradients,
+         test_two_hosts]
 MANUAL = [test_hundred_pauses, test_resnet, test_watch_cost]
 CHOSEN = [t for t in MANUAL if sys.argv[2:] == [t.__name__[len("test_"):]]]
 sys.exit(main(CHOSEN or TESTS))

@@ -54,6 +54,8 @@ def test_commands():
     answers = attach_json(".stat Net/matmul", ".grad w2", ".stat w2", ".dump w2", rw=False)
     check("activations, gradients, parameters", all(a["ok"] for a in answers), answers)
     check("a dump has all elements", len(answers[3]["answer"]["values"]) == 64, answers[3])
+    text, code = attach(".unwatch w2", rw=False)
+    check("a watch that is not there", code == 2 and "you do not watch w2" in text, text)
     text, _ = attach(".watch Net/matmul every 2 limit 3", ".stat w", ".grad w", ".grad w2", ".watches")
     check("a watch is accepted", "watching Net/matmul" in text and "every 2" in text, text)
     text, code = attach(".save mine", ".dump w mine.safetensors")
@@ -145,6 +147,31 @@ def test_dumps():
     job.kill()
     gone = run("runs", "rm", "types")
     check("a run is removed with its dumps", gone.returncode == 0, gone)
+
+
+def test_leaving():
+    """Who has paused the job and leaves, lets it continue, also after .ro."""
+    job = Job("leave", "steps=1000000", "nap=0.002")
+    client = Terminal("attach", "--rw")
+    client.send(".pause\n")
+    ok = client.expect(r"paused at step \d+")
+    client.send(".ro\n")
+    ok = client.expect("the job stays paused: .rw and .resume continue it") and client.expect("PAUSED> ") and ok
+    client.send("\x04")
+    ok = client.expect("detached; training continues") and ok
+    client.end()
+    before = step_now()
+    check("a job continues when who paused it leaves", ok and comes(lambda: step_now() > before))
+    piped = subprocess.Popen([PROGRAM, "attach"], env=ENV, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True)
+    piped.stdin.write(".status\n")
+    piped.stdin.flush()
+    piped.stdout.readline()
+    piped.stdout.readline()
+    job.kill()
+    check("a client says that the job has ended", "mslua: the job has ended" in piped.stderr.read())
+    piped.stdin.close()
+    piped.wait()
 
 
 def test_lease():
@@ -357,6 +384,11 @@ def test_a_change_at_its_step():
     at = int(re.search(r"paused at step (\d+)", text).group(1)) + 3
     text, code = attach(".set lr=0.5 at %d" % at, ".step 4", ".set lr=0.01", ".set lr=0.25 at %d" % (at + 4), ".step 3",
                         ".set lr=0.125", ".resume")
+    said, _ = attach(".pause", ".set lr=0.5", ".set lr=0.25", ".set lr=0.125 at 900000", ".set lr=schedule", ".watches",
+                     ".set lr=2", ".set lr=schedule", ".resume")
+    check("what is set while the job is paused", re.findall(r"lr (\S+) -> (\S+)", said) ==
+          [("0.125", "0.5"), ("0.5", "0.25"), ("0.25", "schedule;"), ("0.01", "2"), ("2", "schedule")], said)
+    check("a change to come is taken back", "1 later change dropped" in said and "nothing is watched" in said, said)
     past = attach(".break step %d" % at, ".set lr=0.5 at %d" % (at + 1))
     check("a step that is done", past[1] == 2 and re.search(
         r"\.break step %d: expected a step that is to come, but \d+ steps are done" % at, past[0]), past)
@@ -399,5 +431,5 @@ ON_A_DEVICE = [test_commands, test_the_end, test_equal_bits, test_lease, test_tr
                test_hung_device, test_recovery]
 sys.exit(main(ON_A_DEVICE if DEVICE else
               [test_commands, test_the_end, test_equal_bits, test_lease, test_transcript, test_diagnosis, test_dumps,
-               test_lua_at_the_rank, test_intruders, test_recovery, test_changes_are_kept,
+               test_leaving, test_lua_at_the_rank, test_intruders, test_recovery, test_changes_are_kept,
                test_a_change_at_its_step, test_another_user]))

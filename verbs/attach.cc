@@ -41,19 +41,26 @@ std::string Prompt(const Connection& connection, const StatusOr<std::string>& st
 class Wishes {
  public:
   bool writer() const { return writer_; }
+  // Whether the job is paused for this client: by it, or at a break of it.
+  bool paused() const { return paused_; }
   // A command that was carried out.
   void Done(absl::string_view line) {
     const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
     if (words.empty()) return;
     if (words[0] == ".rw" || words[0] == ".ro") writer_ = words[0] == ".rw";
+    if (words[0] == ".pause" || words[0] == ".step" || words[0] == ".resume") paused_ = words[0] != ".resume";
     if (words[0] == ".watch" || words[0] == ".break") lines_.emplace_back(line);
     if (words[0] == ".clear") Forget(".break");
     if (words[0] == ".unwatch") Forget(words.size() > 1 ? absl::StrCat(".watch ", words[1]) : ".watch");
   }
-  // An event: a break is over when it was hit, a watch when it has said so.
+  // An event: a break is over when it was hit.
   void Happened(absl::string_view event) {
-    const absl::string_view text = event.substr(0, event.find(": paused at"));
-    if (absl::StartsWith(event, "break ")) Forget(absl::StrCat(".", text));
+    const auto hit = std::find_if(lines_.begin(), lines_.end(), [&](const std::string& line) {
+      return absl::StartsWith(line, ".break") && absl::StartsWith(event, absl::StrCat(line.substr(1), ":"));
+    });
+    if (hit == lines_.end()) return;
+    lines_.erase(hit);
+    paused_ = true;
   }
   // Commands that ask for it again.
   std::vector<std::string> lines() const {
@@ -69,7 +76,7 @@ class Wishes {
                  lines_.end());
   }
 
-  bool writer_ = false;
+  bool writer_ = false, paused_ = false;
   std::vector<std::string> lines_;
 };
 
@@ -85,6 +92,22 @@ bool ComeBack(Connection& connection, Wishes* wishes, const std::function<void(c
     note(absl::StrCat(line, ": ", Printable(answer.ok() ? *answer : std::string(answer.status().message()))));
   }
   return true;
+}
+
+// At the end of a session: a job that is paused for this client continues.
+void Leave(Connection& connection, const Wishes& wishes) {
+  if (!wishes.writer() && !wishes.paused()) return;
+  const auto status = connection.Call(".status", false);
+  if (!status.ok()) return;
+  Status resumed;
+  if (absl::StrContains(*status, "PAUSED")) {
+    if (!wishes.writer()) resumed = connection.Call(".rw", false).status();
+    if (resumed.ok()) resumed = connection.Call(".resume", false).status();
+  }
+  if (resumed.ok())
+    std::printf("detached; training continues\n");
+  else
+    std::printf("detached; the job stays paused: %s\n", Printable(resumed.message()).c_str());
 }
 
 // Commands that this program carries out, besides those of the REPL.
@@ -133,7 +156,11 @@ int RunLoop(Connection& connection, Session& session, bool rw, std::vector<std::
     for (const absl::string_view line : absl::StrSplit(*text, '\n')) names.emplace_back(line.substr(0, line.find(' ')));
     return names;
   };
-  extension.background = {connection.fd(), [&] { return connection.Poll() || ComeBack(connection, &wishes, note); }};
+  bool ended = false;
+  extension.background = {connection.fd(), [&] {
+                            ended = !connection.Poll() && !ComeBack(connection, &wishes, note);
+                            return !ended;
+                          }};
   if (!prompt) extension.report = [](absl::string_view message) { Report(absl::InvalidArgumentError(message)); };
   extension.lines = std::move(lines);
   repl::Loop loop(session, std::move(extension));
@@ -154,11 +181,9 @@ int RunLoop(Connection& connection, Session& session, bool rw, std::vector<std::
     if (const Status taken = send(".rw"); !taken.ok()) return Report(taken);
   }
   loop.Run();
-  if (wishes.writer()) {
-    const auto status = connection.Call(".status", false);
-    if (status.ok() && absl::StrContains(*status, "PAUSED")) (void)connection.Call(".resume", false);
-    if (status.ok()) std::printf("detached; training continues\n");
-  }
+  std::fflush(stdout);
+  if (ended) std::fprintf(stderr, "mslua: the job has ended\n");
+  Leave(connection, wishes);
   return kExitOk;
 }
 

@@ -29,7 +29,7 @@ void Boundary::TakeUp() {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const Trainer::LaterOverride& later : view_.trainer->later_overrides()) {
     const std::string value = std::isnan(later.value) ? "schedule" : absl::StrCat(later.value);
-    steering_.Schedule({later.at, 0, absl::StrCat(".set ", later.input, "=", value, " at ", later.at)});
+    steering_.Schedule({later.at, 0, later.input, absl::StrCat(".set ", later.input, "=", value, " at ", later.at)});
   }
   if (steering_.Busy()) view_.trainer->RequestBoundary();
 }
@@ -151,7 +151,8 @@ StatusOr<bool> Boundary::AtLoss(const TrainState& state, bool bad) {
 
 int32_t Boundary::BreakHit(const TrainState& state) {
   const Lock lock(mutex_);
-  return FindHit(state);
+  // The end of an epoch comes after its last step: no step is judged twice, by breaks that were set since then.
+  return std::exchange(judged_step_, state.step) == state.step ? 0 : FindHit(state);
 }
 
 Status Boundary::PauseNext(const TrainState& state, int32_t hit) {

@@ -45,7 +45,8 @@ class Boundary : public BoundaryListener {
   // carried out in it, what they agree on later is not: rank 0 tells each rank of both in one order.
   void Release(int64_t step);
   bool paused() const;
-  // On the training thread, after a step: the number of a break that is hit here, from 1, or 0; the clients are told.
+  // On the training thread, after a step, and again at an epoch's end: the number of a break that the step hits here,
+  // from 1, or 0; the clients are told.
   int32_t BreakHit(const TrainState& state);
   // On the training thread of all ranks, when break `hit` is hit on one of them: removes the break and pauses at the
   // next boundary. Internal: this rank has no break of that number.
@@ -86,6 +87,7 @@ class Boundary : public BoundaryListener {
   bool closed_ = false;
   int64_t released_ = -1;  // pauses up to that step end
   int64_t seen_step_ = -1;
+  int64_t judged_step_ = -1;  // by BreakHit
 };
 
 }  // namespace mslua::endpoint

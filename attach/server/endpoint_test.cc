@@ -331,6 +331,42 @@ TEST(Boundary, APauseOfSeveralRanksEndsForAllAtOnce) {
   std::fclose(out);
 }
 
+// The ranks agree after the last step of an epoch, and again at its end: a break that was set between waits for the
+// next step.
+TEST(Boundary, ABreakDoesNotJudgeAStepThatWasJudged) {
+  auto values = std::make_shared<std::vector<float>>(4);
+  data::Dataset set(data::NumpySlices({{"x", {DType::kF32, {4}}, {values, values->data()}}}));
+  data::Loader loader(*data::Pipeline::Open(set.Batch({1}), data::FeedOptions()), data::LoaderOptions());
+  NoStep step;
+  std::FILE* const out = std::tmpfile();
+  Console console(Console::Options(), out);
+  const auto trainer = *Trainer::Create(&step, &loader, {}, TrainerOptions(), &console);
+  TrainingView view;
+  view.ranks = 2;
+  view.trainer = trainer.get();
+  std::vector<std::string> told;
+  Boundary boundary(view, {[](const Request&, const StatusOr<Answer>& a) { EXPECT_TRUE(a.ok()) << a.status(); },
+                           [&](uint64_t, const std::string& line) { told.push_back(line); }, [](int64_t) {}});
+  TrainState state;
+  state.step = 5;
+  state.loss = 1;
+  EXPECT_EQ(boundary.BreakHit(state), 0);
+  Request request;
+  request.seq = 1;
+  request.command = *ParseCommand(".break loss<2");
+  ASSERT_TRUE(boundary.Propose(std::move(request), 5).accepted);
+  boundary.Decide(1, true);
+  ASSERT_TRUE(boundary.AtBoundary(state).ok());
+  EXPECT_EQ(boundary.BreakHit(state), 0);
+  EXPECT_TRUE(told.empty());
+  state.step = 6;
+  EXPECT_EQ(boundary.BreakHit(state), 1);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_THAT(told[0], HasSubstr("break loss<2: paused at step 6"));
+  boundary.Close();
+  std::fclose(out);
+}
+
 TEST(Boundary, SaysWhenEventsCannotBeRecorded) {
   TrainingView view;
   view.folder = testing::TempDir();

@@ -125,6 +125,7 @@ StatusOr<Answer> Hub::TakeLock(const Caller& caller) {
     return absl::PermissionDeniedError(absl::StrCat("process ", writer_pid_, " holds the writer lock"));
   writer_ = caller.client;
   writer_pid_ = caller.pid;
+  left_paused_ = 0;
   resume_at_ = MonotonicTime::InfiniteFuture();
   return Answer{
       absl::StrCat("writer lock taken", view_.folder.empty() ? "" : "; what you do is recorded in events.jsonl"), ""};
@@ -133,7 +134,9 @@ StatusOr<Answer> Hub::TakeLock(const Caller& caller) {
 StatusOr<Answer> Hub::ReleaseLock(const Caller& caller) {
   if (writer_ != caller.client) return absl::FailedPreconditionError("you do not hold the writer lock");
   writer_ = 0;
-  return Answer{"writer lock released", ""};
+  if (!boundary_.paused()) return Answer{"writer lock released", ""};
+  left_paused_ = caller.client;
+  return Answer{"writer lock released; the job stays paused: .rw and .resume continue it", ""};
 }
 
 // ---------------------------------------------------------------------------------------------- lines for ranks
@@ -289,8 +292,8 @@ void Hub::OnLeave(uint64_t client, bool on_purpose) {
     task.command.def = &ForgetCommand();
     Enqueue(std::move(task));
   }
-  if (client != writer_) return;
-  writer_ = 0;
+  if (client != writer_ && client != left_paused_) return;
+  writer_ = left_paused_ = 0;
   if (!on_purpose && boundary_.paused()) resume_at_ = MonotonicNow() + kLease;
 }
 
@@ -324,12 +327,16 @@ void Hub::ResumeForDead() {
 
 void Hub::Close() {
   for (auto& [seq, task] : tasks_) {
-    // What this rank has done, the others have done at the same step.
     const auto own = task.answers.find(view_.rank);
-    if (task.agreed && own != task.answers.end() && own->second.ok())
-      Reply(task, own->second);
-    else
+    if (!task.agreed || own == task.answers.end() || !own->second.ok()) {
       Reply(task, absl::FailedPreconditionError(kEnded));
+    } else if (!task.command.def->writes) {
+      Reply(task, own->second);
+    } else {
+      // What this rank has done, the others have done at the same step.
+      for (int r = 0; r < view_.ranks; ++r) task.answers.emplace(r, own->second);
+      Reply(task, Combine(task.command, task.answers, MonotonicNow() - task.began));
+    }
   }
   tasks_.clear();
   to_agree_.clear();

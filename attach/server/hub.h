@@ -102,6 +102,7 @@ class Hub {
   std::set<uint64_t> watchers_;  // clients that have watches or breaks
   uint64_t writer_ = 0;          // 0: nobody
   int writer_pid_ = 0;
+  uint64_t left_paused_ = 0;  // who has given the lock back while the job was paused, until another one takes it
   MonotonicTime resume_at_ = MonotonicTime::InfiniteFuture();
 };
 

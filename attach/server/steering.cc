@@ -33,6 +33,11 @@ void Steering::TellScheduled(int64_t step) {
   scheduled_.erase(std::remove_if(scheduled_.begin(), scheduled_.end(), due), scheduled_.end());
 }
 
+void Steering::Unschedule(const std::string& input) {
+  const auto of_input = [&](const Scheduled& s) { return s.input == input; };
+  scheduled_.erase(std::remove_if(scheduled_.begin(), scheduled_.end(), of_input), scheduled_.end());
+}
+
 void Steering::Forget(uint64_t client) {
   watches_.Forget(client);
   breaks_.Forget(client);

@@ -41,9 +41,11 @@ class Steering {
   struct Scheduled {
     int64_t step = 0;
     uint64_t client = 0;
-    std::string text;
+    std::string input, text;
   };
   void Schedule(Scheduled change) { scheduled_.push_back(std::move(change)); }
+  // Forgets the changes of `input` that are to come.
+  void Unschedule(const std::string& input);
   const std::vector<Scheduled>& scheduled() const { return scheduled_; }
 
   // Whether it is paused in a step whose loss is NaN.

@@ -225,6 +225,13 @@ Status Trainer::Override(const std::string& input, double value, int64_t at) {
   return absl::NotFoundError(absl::StrCat("there is no scheduled scalar '", input, "'"));
 }
 
+int64_t Trainer::DropLater(const std::string& input, int64_t last) {
+  const auto before = static_cast<int64_t>(later_.size());
+  const auto of_input = [&](const LaterOverride& l) { return l.input == input && l.at <= last; };
+  later_.erase(std::remove_if(later_.begin(), later_.end(), of_input), later_.end());
+  return before - static_cast<int64_t>(later_.size());
+}
+
 void Trainer::SetExecutable(Executable* executable) {
   executable_ = executable;
   device_run_ = DeviceRunOf(executable);
@@ -251,6 +258,14 @@ void Trainer::ApplyLater() {
     later_.erase(later_.begin());
     Override(due.input, due.value).IgnoreError();  // whose scalar is there
   }
+}
+
+double Trainer::ScalarNext(int i) const {
+  if (!std::isnan(overrides_[i])) return overrides_[i];
+  if (scalars_[i].user) return done_scalars_[i];
+  const OptimizerHistory done = history();
+  const double value = scalars_[i].schedule.At(done.steps);
+  return scalars_[i].is_rate ? done.Reduced(value) : value;
 }
 
 // Of the step that begins.
@@ -443,12 +458,9 @@ Status Trainer::Attend() {
     attention_.fetch_and(~kBoundary);
     if (listener_ != nullptr) RETURN_IF_ERROR(listener_->AtBoundary(state_));
   }
-  return stop_requested() && !options_.agree ? Stopped() : absl::OkStatus();
-}
-
-int64_t Trainer::StepOfStop() const {
-  // At the end of an epoch's data nothing is left to step on before the ranks agree.
-  return state_.step + (options_.agree && !AtEndOfData() ? 1 : 0);
+  // At the end of an epoch's data the epoch ends before the ranks agree.
+  const bool here = !options_.agree || (all_stop_ && !AtEndOfData());
+  return stop_requested() && here ? Stopped() : absl::OkStatus();
 }
 
 Status Trainer::Loop() {

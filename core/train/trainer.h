@@ -173,12 +173,20 @@ class Trainer {
   const std::vector<ScheduledScalar>& scalars() const { return scalars_; }
   // Of the last step that is done, also where training resumes after it; NaN before there is one.
   double ScalarNow(int i) const { return done_scalars_[i]; }
+  // Of the next step: what it is overridden with, else the schedule's value; that of the last step where a function of
+  // the user gives it.
+  double ScalarNext(int i) const;
+  // Forgets the overrides of `input` that are to come, up to that of `last` steps done; gives how many there were.
+  int64_t DropLater(const std::string& input, int64_t last);
 
   // Async-signal-safe: the loop stops at the next boundary.
   void RequestStop() { attention_.fetch_or(kStop); }
   bool stop_requested() const { return (attention_.load() & kStop) != 0; }
-  // At a boundary: the step after which a stop that is requested there ends training.
-  int64_t StepOfStop() const;
+  // On the training thread of all ranks that train together, at one boundary: they stop there, without another step.
+  void StopTogether() {
+    all_stop_ = true;
+    RequestStop();
+  }
   // Any thread: the listener is called at the next boundary. Of a boundary that progress().boundary reports afterwards
   // as not yet passed, the listener is sure to hear.
   void RequestBoundary() { attention_.fetch_or(kBoundary); }
@@ -249,6 +257,7 @@ class Trainer {
   BoundaryListener* listener_ = nullptr;
   TrainProgress progress_;
   bool in_epoch_ = false;
+  bool all_stop_ = false;  // all ranks know of the request to stop
   double seconds_ = 0;
   std::vector<std::string> interventions_;
   ShapedExecutable* shaped_ = nullptr;  // executable_, where batches have several shapes

@@ -9,13 +9,13 @@ namespace {
 StatusOr<Answer> AddBreak(Steering& steering, const Request& request, const TrainState& state, bool*) {
   const std::string text = absl::StrJoin(request.command.args, " ");
   RETURN_IF_ERROR(steering.breaks().Add(request.client, text, state.step));
-  return Answer{absl::StrCat("pauses at: ", text, " (while you are attached)"), ""};
+  return Answer{absl::StrCat("pauses at: ", text, " (once, while you are attached)"), ""};
 }
 
 }  // namespace
 
 MSLUA_COMMAND(break) {
-  CommandDef def("break", "nan | loss>V | loss<V | step N", "pause when that happens", 1, 2);
+  CommandDef def("break", "nan | loss>V | loss<V | step N", "pause once, when that happens", 1, 2);
   def.place = 360;
   def.lua = "breakpoint";
   def.writes = true;

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <cstdint>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -29,21 +30,29 @@ StatusOr<Answer> Set(Steering& steering, const Request& request, const TrainStat
   std::vector<std::string> names;
   for (size_t i = 0; i < trainer.scalars().size(); ++i) {
     names.push_back(trainer.scalars()[i].input);
-    if (names.back() == name) before = trainer.ScalarNow(static_cast<int>(i));
+    if (names.back() == name) before = trainer.ScalarNext(static_cast<int>(i));
   }
   if (!trainer.Override(name, v, at).ok())
     return absl::NotFoundError(absl::StrCat("there is no '", name, "' to set: ", absl::StrJoin(names, ", ")));
   if (at > state.step) {
-    steering.Schedule({at, request.client, request.command.text});
+    steering.Schedule({at, request.client, name, request.command.text});
     return Answer{absl::StrCat("scheduled at step ", at, ": ", name, " -> ", value), ""};
   }
-  return Answer{absl::StrFormat("%s %g -> %s", name, before, value), ""};
+  trainer.DropLater(name, state.step);  // what is due has no effect after this
+  std::string dropped;
+  if (value == "schedule") {
+    const int64_t later = trainer.DropLater(name, INT64_MAX);
+    steering.Unschedule(name);
+    if (later > 0) dropped = absl::StrCat("; ", later, later == 1 ? " later change" : " later changes", " dropped");
+  }
+  return Answer{absl::StrFormat("%s %g -> %s%s", name, before, value, dropped), ""};
 }
 
 }  // namespace
 
 MSLUA_COMMAND(set) {
-  CommandDef def("set", "lr=V|lr=schedule [at STEP]", "override a scheduled scalar", 1, 1);
+  CommandDef def("set", "lr=V|lr=schedule [at STEP]",
+                 "override a scheduled scalar; lr=schedule ends that, and drops changes to come", 1, 1);
   def.place = 330;
   def.writes = true;
   def.kept = true;

@@ -4,13 +4,13 @@
 namespace mslua::endpoint {
 namespace {
 
-StatusOr<Answer> Stop(Steering& steering, const Request& request, const TrainState&, bool*) {
+StatusOr<Answer> Stop(Steering& steering, const Request& request, const TrainState& state, bool*) {
   const TrainingView& view = steering.view();
   const auto& args = request.command.args;
   if (!args.empty() && args[0] != "now") return absl::InvalidArgumentError("usage: .stop [now]");
   if (!args.empty() && view.skip_last_save) view.skip_last_save();
-  view.trainer->RequestStop();
-  return AtStep("stops", view.trainer->StepOfStop());
+  view.trainer->StopTogether();
+  return AtStep("stops", state.step);
 }
 
 }  // namespace

@@ -12,6 +12,8 @@ StatusOr<Answer> RemoveWatch(Steering& steering, const Request& request, const T
     name = named.name;
   }
   const size_t n = steering.watches().Remove(request.client, name);
+  if (n == 0 && !name.empty())
+    return absl::NotFoundError(absl::StrCat(".unwatch: you do not watch ", name, " (.watches lists what is watched)"));
   return Answer{absl::StrCat(n, n == 1 ? " watch" : " watches", " ended"), ""};
 }
 
