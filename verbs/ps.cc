@@ -33,7 +33,7 @@ int RunPs(const cli::CommandLine& command) {
           JsonString(job.run).c_str());
       continue;
     }
-    std::printf("%-8s%-24s%-7d%-9d%-9s%-28s%s\n", job.id.c_str(), Printable(job.name).c_str(), job.ranks, job.pid,
+    std::printf("%-7s %-23s %-6d %-8d %-8s %-27s %s\n", job.id.c_str(), Printable(job.name).c_str(), job.ranks, job.pid,
                 absl::FormatTime("%H:%M", absl::FromTimeT(job.started), absl::LocalTimeZone()).c_str(), state.c_str(),
                 Printable(job.run).c_str());
   }
