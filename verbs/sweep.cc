@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -35,6 +36,7 @@
 #include "repl/interrupt.h"
 #include "train/json_string.h"
 #include "train/run_folder.h"
+#include "train/run_settings.h"
 #include "verbs/define.h"
 #include "verbs/support/report.h"
 #include "verbs/support/run_recipe.h"
@@ -101,6 +103,40 @@ std::string FolderName(const Trial& trial) {
   return safe;
 }
 
+std::string ValueOf(const RunSettings& settings, const std::string& name) {
+  const auto found = settings.values.find(name);
+  return found == settings.values.end() ? "" : found->second;
+}
+
+// "1 (preset smoke)"
+std::string ValueText(const RunSettings& settings, const std::string& name) {
+  const std::string value = ValueOf(settings, name);
+  const auto origin = settings.origins.find(name);
+  return absl::StrCat(value.empty() ? "none" : value,
+                      origin == settings.origins.end() ? "" : absl::StrCat(" (", origin->second, ")"));
+}
+
+// Writes the first line of `text`.
+void SendLine(absl::string_view text, int fd) {
+  text = text.substr(0, text.find('\n'));
+  while (!text.empty()) {
+    const ssize_t n = write(fd, text.data(), text.size());
+    if (n <= 0) return;
+    text.remove_prefix(static_cast<size_t>(n));
+  }
+}
+
+// What is written into the pipe, until its end, which is closed.
+std::string ReadAll(int fd) {
+  std::string text;
+  char bytes[4096];
+  ssize_t n;
+  while ((n = read(fd, bytes, sizeof bytes)) > 0 || (n < 0 && errno == EINTR))
+    text.append(bytes, std::max<ssize_t>(n, 0));
+  close(fd);
+  return text;
+}
+
 class Sweep {
  public:
   explicit Sweep(const cli::CommandLine& command) : command_(command), jobs_(command.Int("jobs")) {}
@@ -115,19 +151,28 @@ class Sweep {
   }
 
   // Loads the recipe with the first trial's settings, so that a name which it does not have ends the sweep before a
-  // training begins; gives the exit code. The recipe runs in a process of its own, and leaves nothing of it here.
-  int TryRecipe() const {
+  // training begins, and takes note of its parameters; gives the exit code. The recipe runs in a process of its own,
+  // and leaves nothing else of it here.
+  int TryRecipe() {
+    SessionOptions options = OptionsOf(command_);
+    options.verb = "train";
+    options.overrides = trials_[0].settings;
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return Report(absl::ErrnoToStatus(errno, "cannot make a pipe"));
     std::fflush(nullptr);
     const pid_t pid = fork();
     if (pid < 0) return Report(absl::ErrnoToStatus(errno, "cannot start a process"));
     if (pid == 0) {
+      close(ends[0]);
       if (const int null = open("/dev/null", O_WRONLY); null >= 0) dup2(null, STDOUT_FILENO);
-      SessionOptions options = OptionsOf(command_);
-      options.verb = "train";
-      options.overrides = trials_[0].settings;
       auto session = OpenSession(std::move(options));
-      _exit(Report(session.ok() ? CallVerb(**session, "load") : session.status()));
+      const Status loaded = session.ok() ? CallVerb(**session, "config") : session.status();
+      if (loaded.ok()) SendLine(lua_tostring((*session)->lua(), -1), ends[1]);
+      _exit(Report(loaded));
     }
+    close(ends[1]);
+    const auto settings = ParseRunSettings(ReadAll(ends[0]));
+    if (settings.ok()) settings_ = *settings;
     int status = 0;
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
@@ -140,6 +185,7 @@ class Sweep {
     int64_t done = 0;
     for (Trial& trial : trials_) {
       if (Summarize(trial.folder).state != "done") continue;
+      RETURN_IF_ERROR(CheckSame(trial));
       trial.code = kExitOk;
       ++done;
     }
@@ -266,6 +312,30 @@ class Sweep {
     return absl::OkStatus();
   }
 
+  // Refuses a training that is done with other parameters than it would have now; those that the sweep sets are in the
+  // folder's name.
+  Status CheckSame(const Trial& trial) const {
+    const auto had = ReadRunSettings(trial.folder);
+    if (!had.ok()) return absl::OkStatus();
+    const auto set_here = [&](const std::string& name) {
+      return name == kSeed || std::any_of(trial.settings.begin(), trial.settings.end(), [&](const auto& s) {
+               return name == s.first || absl::StartsWith(name, absl::StrCat(s.first, "."));
+             });
+    };
+    std::set<std::string> names;
+    for (const RunSettings* settings : {&*had, &settings_}) {
+      for (const auto& value : settings->values) names.insert(value.first);
+    }
+    for (const std::string& name : names) {
+      const std::string before = ValueText(*had, name), now = ValueText(settings_, name);
+      if (set_here(name) || ValueOf(*had, name) == ValueOf(settings_, name)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("sweep: ", trial.folder, " is done, with ", name, " ", before, ", and this sweep has ", name,
+                       " ", now, ": give another --out, or remove that run (mslua runs rm ", trial.folder, ")"));
+    }
+    return absl::OkStatus();
+  }
+
   // Whether the trials differ in setting k.
   bool Varies(size_t k) const {
     return std::any_of(trials_.begin(), trials_.end(),
@@ -376,6 +446,7 @@ class Sweep {
   const int64_t jobs_;
   std::string out_;
   std::vector<Trial> trials_;
+  RunSettings settings_;  // of the first trial
   bool interrupted_ = false;
 };
 

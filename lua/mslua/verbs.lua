@@ -38,6 +38,10 @@ function M.load()
   return recipe
 end
 
+--- The recipe's configuration as text, which is what a run folder keeps of it.
+---@return string
+function M.config() return M.load():config_text() end
+
 --- After `mslua run`: what the command line asked for and the script did not do is an error.
 ---@param result any what the script returned
 function M.after_script(result)

@@ -15,7 +15,7 @@ SOCKETS = tempfile.mkdtemp(prefix="msw", dir="/tmp")  # short: a socket's path e
 ENVIRONMENT = dict(os.environ, OMP_WAIT_POLICY="passive", XDG_RUNTIME_DIR=SOCKETS, HOME=WORK, XDG_CACHE_HOME=WORK)
 RECIPE = """
 local ms = require "mslua"
-local p = ms.params { lr = 0.1, sizes = { 4 }, nap = false, fails = false }
+local p = ms.params { lr = 0.1, sizes = {4}, nap = false, fails = false, epochs = 2, presets = { a = { epochs = 1 } } }
 local Watch = ms.Callback:extend "Watch"
 function Watch:on_train_step_end()
   if p.nap then os.execute "sleep 0.1" end
@@ -26,7 +26,7 @@ local function rows() return ms.dataset.NumpySlicesDataset({ ms.rand({ 8, 4 }, m
 return ms.recipe { name = "tiny", dataset = rows, eval_dataset = rows,
   network = function() return ms.nn.Dense(4, 2) end, loss = ms.nn.MSELoss(),
   optimizer = ms.nn.SGD { learning_rate = p.lr },
-  train = { epochs = p.nap and 1000000 or 2 },
+  train = { epochs = p.nap and 1000000 or p.epochs },
   callbacks = Watch(), eval = { metrics = { "loss" } } }
 """
 
@@ -74,6 +74,19 @@ def check_seed():
     check(table[0].split().count("seed") == 1 and {line.split()[0] for line in table[1:]} == {"3", "4"}, table)
 
 
+def check_preset():
+    """What is done with other parameters than the sweep has now is not ranked beside its trainings."""
+    check(sweep("lr=0.1,0.2", "--out", "preset").returncode == 0, "both train")
+    for values in ("lr=0.1,0.2", "lr=0.1,0.2,0.3"):
+        other = sweep(values, "--preset", "a", "--out", "preset")
+        check(other.returncode == 2 and "sweep: preset/lr=0.1,seed=1 is done, with epochs 2 (recipe), and this sweep "
+              "has epochs 1 (preset a): give another --out, or remove that run" in other.stderr, other)
+    check(sorted(os.listdir("preset")) == ["lr=0.1,seed=1", "lr=0.2,seed=1"], os.listdir("preset"))
+    for _ in range(2):
+        one = sweep("lr=0.1,0.2", "--preset", "a", "--out", "one", "--json")
+        check(one.returncode == 0 and [r["steps"] for r in rows(one)] == [2, 2], one)
+
+
 def check_failures():
     one = sweep("lr=0.1", "fails=true,false", "--out", "some")
     lines = one.stdout.splitlines()
@@ -115,6 +128,7 @@ def main():
         out.write(RECIPE)
     check_combinations()
     check_seed()
+    check_preset()
     check_failures()
     check_interrupt()
     shutil.rmtree(SOCKETS, ignore_errors=True)
