@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -52,12 +53,20 @@ Status CopyFiles(const std::vector<std::string>& files, const std::string& out) 
   return absl::OkStatus();
 }
 
-// Where the part to test with begins: the first line that begins at `wanted` or behind it.
+// The first line that begins at `wanted` or behind it; the text's end where none does.
 size_t LineFrom(absl::string_view text, int64_t wanted) {
   if (wanted <= 0) return 0;
   if (wanted >= static_cast<int64_t>(text.size())) return text.size();
   const size_t feed = text.find('\n', static_cast<size_t>(wanted) - 1);
   return feed == absl::string_view::npos ? text.size() : feed + 1;
+}
+
+// The first word that begins there, with the blank before it, else the first character.
+size_t WordFrom(absl::string_view text, int64_t wanted) {
+  auto at = static_cast<size_t>(std::clamp<int64_t>(wanted, 0, static_cast<int64_t>(text.size())));
+  if (const size_t blank = text.find(' ', at); blank != text.npos) return blank;
+  while (at < text.size() && (static_cast<uint8_t>(text[at]) & 0xc0) == 0x80) ++at;
+  return at;
 }
 
 }  // namespace
@@ -107,11 +116,18 @@ StatusOr<TokenizeReport> TokenizeFiles(const std::vector<std::string>& files, co
   int64_t left = bytes - std::llround(static_cast<double>(bytes) * options.test_fraction);  // bytes to train on
   for (const std::string& file : files) {
     ASSIGN_OR_RETURN(const std::string text, ReadText(file));
-    const size_t cut = options.test_fraction == 0 ? text.size() : LineFrom(text, left);
+    size_t cut = options.test_fraction == 0 ? text.size() : LineFrom(text, left);
+    // Of the last text a part is left to test with.
+    if (options.test_fraction > 0 && &file == &files.back() && cut == text.size()) cut = WordFrom(text, left);
     left -= static_cast<int64_t>(text.size());
     RETURN_IF_ERROR(Annotate(tokenizer->Encode(text.substr(0, cut), plain, &cache, &train), file));
     RETURN_IF_ERROR(Annotate(tokenizer->Encode(absl::string_view(text).substr(cut), plain, &cache, &val), file));
     if (end >= 0) (cut == text.size() ? train : val).push_back(end);
+  }
+  if (options.test_fraction > 0 && val.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--test-fraction: ", options.test_fraction, " of ", bytes,
+                     " bytes leaves no text for val.bin; give a larger fraction, or --test-fraction 0 for no val.bin"));
   }
   TokenizeReport report;
   report.width = TokenWidth(tokenizer->vocab_size());

@@ -25,8 +25,9 @@ StatusOr<int64_t> TrainTokenizer(const std::vector<std::string>& files, const Tr
                                  const std::string& out);
 
 struct TokenizeOptions {
-  double test_fraction = 0.1;  // the end of the text, by bytes, at the begin of a line; 0: no val.bin
-  std::string end_of_text;     // a token behind each file; empty: none
+  // The end of the text, by bytes, from the begin of a line on, or of a word where no line begins there; 0: no val.bin.
+  double test_fraction = 0.1;
+  std::string end_of_text;  // a token behind each file; empty: none
 };
 
 struct TokenizeReport {
