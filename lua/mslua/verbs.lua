@@ -250,13 +250,15 @@ function M.verify()
     if limit then
       local v = found[name]
       local met = v ~= nil and ((side == "below" and v < limit) or (side == "above" and v > limit))
+      local line
       if core.options.json then
-        print(('{"name": "%s", "expected": "%s", "limit": %s, "value": %s, "met": %s}'):format(name, side,
-          literal.json_number(limit), v and literal.json_number(v) or "null", met))
+        line = ('{"name": "%s", "expected": "%s", "limit": %s, "value": %s, "met": %s}'):format(name, side,
+          literal.json_number(limit), v and literal.json_number(v) or "null", met)
       else
         local shown = v and ("%.6g"):format(v) or "none"
-        print(("expect: %s %s %g: %s %s"):format(name, side, limit, shown, met and "met" or "NOT MET"))
+        line = ("expect: %s %s %g: %s %s"):format(name, side, limit, shown, met and "met" or "NOT MET")
       end
+      if core.speaks() then print(line) end
       if not met then code = 8 end
     end
   end

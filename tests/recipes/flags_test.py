@@ -302,7 +302,8 @@ ROWS = {
     "data --json": (["data", "verify", "mnist", "digits"], ["--json"], is_json),
     "runs --json": (["runs", "ls"], ["--json"], is_json),
     "recipes --json": (["recipes", "ls"], ["--json"], is_json),
-    "verify -n": (VERIFY, ["-n", "2"], lambda b, w: w.code == 0 and "rank 0 of 2" in w.err and "rank 0" not in b.err),
+    "verify -n": (VERIFY, ["-n", "2"], lambda b, w: w.code == 0 and "rank 0 of 2" in w.err and "rank 0" not in b.err
+                  and w.out.count("expect: ") == b.out.count("expect: ") > 0),
     "verify --device": (VERIFY, ["--device", "cuda"], NO_DEVICE),
     "verify --preset": (VERIFY, ["--preset", "smoke"], differs),
     "verify --traceback": (VERIFY + ["width=0"], ["--traceback"], frames),
