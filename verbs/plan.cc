@@ -297,7 +297,7 @@ StatusOr<Section> Explained(GlobalView& view, const ShardReport& report, const S
                                   [&](const Graph& graph) { return Predict(view, graph); }));
   Section s{"explain",
             absl::StrCat("other strategies of ", o.name),
-            {"strategy", "ms a step", "memory", "difference"},
+            {"strategy", "ms a step", "estimated memory", "difference"},
             {},
             ""};
   for (const Alternative& a : all) {

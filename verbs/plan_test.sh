@@ -118,6 +118,7 @@ has "constants  *default"
 "$mslua" plan quickstart -n 8 --explain Net/MatMul > out.txt
 expect 2 "$(grep -c "other strategies of Net/MatMul:[0-9]*: ((2,4),(4,1)), " out.txt)"
 has "((2,4),(4,1)) .* chosen"
+has "strategy  *ms a step  *estimated memory  *difference"
 has "((8,1),(1,1)) "
 # A line of JSON says which of the operators it is of.
 "$mslua" plan quickstart -n 8 --explain Net/MatMul --json > explained.json

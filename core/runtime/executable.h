@@ -33,7 +33,7 @@ struct CompileOptions : PassOptions {
 // What a compile found out; `mslua plan`, the start-up lines and the benchmarks print it.
 struct PlanReport {
   int64_t nodes = 0, kernels = 0;
-  int64_t workspace_bytes = 0;     // the arena: the most that activations need at once
+  int64_t workspace_bytes = 0;     // the arena: the most that activations and kernels need at once
   int64_t shared_bytes = 0;        // the same of what collectives touch, where ranks share memory
   int64_t store_bytes = 0;         // of the parameters and the state that the graph reads
   int64_t sum_of_value_bytes = 0;  // what they would need without reuse

@@ -164,6 +164,7 @@ class Planner {
     for (int32_t i = 0; i < count; ++i) {
       for (int32_t o = 0; o < static_cast<int32_t>(graph_.nodes[i].outputs.size()); ++o) PlaceValue({i, o});
       if (scratch_bytes_[i] > 0) scratch[i] = Take(i, i, Aligned(scratch_bytes_[i]));
+      plan_.sum_of_value_bytes += Aligned(scratch_bytes_[i]);
     }
     if (share_) ShareCollectives();
     std::vector<Interval*> own, shared;
