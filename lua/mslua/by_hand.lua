@@ -1,8 +1,11 @@
 --- Training by hand in the REPL: `m = by_hand(model, dataset)`, then `m:step()` as often as one likes.
+local args = require "mslua.args"
 local class = require "mslua.class"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
 local wrap = require "mslua.nn.wrap"
+
+local COUNT = { "n", "integer", min = 1 }
 
 ---@class mslua.ByHand
 ---@field model mslua.Model
@@ -31,6 +34,8 @@ end
 ---@param n? integer
 ---@return Tensor loss
 function ByHand:step(n)
+  local problem = n ~= nil and args.problem(COUNT, n)
+  if problem then errors.fail("step: %s", problem) end
   if not self.train_step or self.has_changed() then
     if self.model.steps then errors.fail "step: several steps are made by train only" end
     if not self.model.optimizer then errors.fail "step: the Model has no optimizer" end

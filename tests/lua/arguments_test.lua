@@ -169,4 +169,17 @@ check.case("== and < of tensors", function()
   assert(not ok and tostring(problem):find "attempt to compare")
 end)
 
+check.case("steps by hand are counted", function()
+  local set = ms.dataset.NumpySlicesDataset({ ms.ones { 2, 1 }, ms.ones { 2, 1 } }):batch(2)
+  local net = nn.Dense(1, 1)
+  local model = ms.Model(net, { loss_fn = nn.MSELoss(), optimizer = nn.SGD(net:trainable_params()) })
+  local m = require "mslua.by_hand"(model, set)
+  for _, n in ipairs { "x", 0, -1, 1.5 } do
+    local ok, problem = pcall(m.step, m, n)
+    assert(not ok and problem:find("step: expected an integer, at least 1, got", 1, true), problem)
+  end
+  m:step(2)
+  check.equal(m.steps, 2)
+end)
+
 check.done()
