@@ -8,7 +8,7 @@
 #include "verbs/support/report.h"
 #include "verbs/support/run_recipe.h"
 
-DEFINE_int64(find_steps, 100, "training steps, from a learning rate of 1e-6 to one of 10");
+DEFINE_int64(find_steps, 200, "training steps, from a learning rate of 1e-6 to one of 10");
 
 namespace mslua {
 namespace {
@@ -36,7 +36,7 @@ MSLUA_VERB(lr_find) {
   VerbDef verb;
   verb.name = "lr-find";
   verb.usage = "RECIPE [key=value ...] [flags]";
-  verb.doc = "the learning rate at which the loss falls fastest, from a short training";
+  verb.doc = "the learning rates at which the loss falls, from a short training";
   verb.min_positional = 1;
   verb.max_positional = 1;
   verb.overrides = true;

@@ -7,6 +7,7 @@ metadata are there. tools/golden/check_onnx.js compares results with ONNX Runtim
 import json
 import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -171,3 +172,9 @@ assert len(rates) >= 10 and abs(rates[0] - 1e-6) < 1e-9 and all(a < b for a, b i
 ratios = [b / a for a, b in zip(rates, rates[1:])]
 assert max(ratios) - min(ratios) < 1e-4 and 1e-5 < curve[-1]["suggested"] < 10, curve[-1]
 assert sorted(os.listdir(".")) == before
+# The batches of the starter have much noise.
+mslua("init", "starter")
+for seed in ("1", "2", "3"):
+    found = json.loads(mslua("lr-find", "starter/recipe.lua", "--seed", seed, "--json").stdout.splitlines()[-1])
+    assert found["suggested"] and 0.003 < found["suggested"] < 0.5, found
+shutil.rmtree("starter")
