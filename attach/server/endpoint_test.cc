@@ -269,22 +269,26 @@ class NoStep : public Executable {
   std::vector<ArenaEntry> arena_;
 };
 
+// A trainer that makes no step by itself, with all that it needs.
+struct IdleTrainer {
+  std::shared_ptr<std::vector<float>> values = std::make_shared<std::vector<float>>(4);
+  data::Dataset set{data::NumpySlices({{"x", {DType::kF32, {4}}, {values, values->data()}}})};
+  data::Loader loader{*data::Pipeline::Open(set.Batch({1}), data::FeedOptions()), data::LoaderOptions()};
+  NoStep step;
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> out{std::tmpfile(), std::fclose};
+  Console console{Console::Options(), out.get()};
+  std::unique_ptr<Trainer> trainer = *Trainer::Create(&step, &loader, {}, TrainerOptions(), &console);
+};
+
 // Rank 1 of two, paused after step 5, is asked to stop, and rank 0 is not yet. What all ranks have agreed on before
 // they hear of that is carried out on all of them, what they agree on later on none: the other rank would wait for
 // this one in a command that all carry out together.
 TEST(Boundary, APauseOfSeveralRanksEndsForAllAtOnce) {
-  auto values = std::make_shared<std::vector<float>>(4);
-  data::Dataset set(data::NumpySlices({{"x", {DType::kF32, {4}}, {values, values->data()}}}));
-  data::Loader loader(*data::Pipeline::Open(set.Batch({1}), data::FeedOptions()), data::LoaderOptions());
-  NoStep step;
-  std::FILE* const out = std::tmpfile();
-  Console console(Console::Options(), out);
-  const auto trainer = *Trainer::Create(&step, &loader, {}, TrainerOptions(), &console);
-
+  IdleTrainer idle;
   TrainingView view;
   view.rank = 1;
   view.ranks = 2;
-  view.trainer = trainer.get();
+  view.trainer = idle.trainer.get();
   view.print = [](const std::string&) {};
   std::mutex mutex;
   std::vector<uint64_t> answered;
@@ -317,7 +321,7 @@ TEST(Boundary, APauseOfSeveralRanksEndsForAllAtOnce) {
     return locked(what);
   };
   EXPECT_TRUE(eventually([&] { return answered.size() == 1; }));
-  trainer->RequestStop();
+  idle.trainer->RequestStop();
   EXPECT_TRUE(eventually([&] { return leaves == std::vector<int64_t>{5}; }));
   absl::SleepFor(absl::Milliseconds(250));
   EXPECT_FALSE(left);
@@ -328,22 +332,15 @@ TEST(Boundary, APauseOfSeveralRanksEndsForAllAtOnce) {
   EXPECT_EQ(answered, (std::vector<uint64_t>{1, 2}));
   EXPECT_EQ(leaves.size(), 1u);
   boundary.Close();
-  std::fclose(out);
 }
 
 // The ranks agree after the last step of an epoch, and again at its end: a break that was set between waits for the
 // next step.
 TEST(Boundary, ABreakDoesNotJudgeAStepThatWasJudged) {
-  auto values = std::make_shared<std::vector<float>>(4);
-  data::Dataset set(data::NumpySlices({{"x", {DType::kF32, {4}}, {values, values->data()}}}));
-  data::Loader loader(*data::Pipeline::Open(set.Batch({1}), data::FeedOptions()), data::LoaderOptions());
-  NoStep step;
-  std::FILE* const out = std::tmpfile();
-  Console console(Console::Options(), out);
-  const auto trainer = *Trainer::Create(&step, &loader, {}, TrainerOptions(), &console);
+  IdleTrainer idle;
   TrainingView view;
   view.ranks = 2;
-  view.trainer = trainer.get();
+  view.trainer = idle.trainer.get();
   std::vector<std::string> told;
   Boundary boundary(view, {[](const Request&, const StatusOr<Answer>& a) { EXPECT_TRUE(a.ok()) << a.status(); },
                            [&](uint64_t, const std::string& line) { told.push_back(line); }, [](int64_t) {}});
@@ -364,7 +361,6 @@ TEST(Boundary, ABreakDoesNotJudgeAStepThatWasJudged) {
   ASSERT_EQ(told.size(), 1u);
   EXPECT_THAT(told[0], HasSubstr("break loss<2: paused at step 6"));
   boundary.Close();
-  std::fclose(out);
 }
 
 TEST(Boundary, SaysWhenEventsCannotBeRecorded) {
