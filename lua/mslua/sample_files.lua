@@ -219,11 +219,11 @@ local function padding_of(batch)
   return padding
 end
 
--- A dataset of all samples. `temporary`: files that have another name for the user.
+-- A dataset of all samples. The operations leave their number as it is. `temporary`: files that have another name for
+-- the user.
 local function part(source, ops, batch, has_label, made_at, temporary)
-  local all = opened(source, ops, made_at)
   local files = core.dataset { source = source, ops = {}, ragged = true }  -- a function of map knows none
-  local size = math.min(batch and batch.size or all:length(), all:length())
+  local size = math.min(batch and batch.size or files:length(), files:length())
   if size == 0 then errors.fail("predict: the files have no sample") end
   ops[#ops + 1] = { kind = "batch", size = size, drop_remainder = false, padding = padding_of(batch) }
   local made = opened(source, ops, made_at)
@@ -285,7 +285,7 @@ function M.open(base, drawn, tokenizer, paths, temporary)
       return { part(pictures(spec, columns, files), ops, batch, true, made_at, temporary) }
     end
   end
-  local missing, rows = {}, base:open():schema()[1].shape[1]
+  local missing, whole = {}, base:open():schema()
   for i = 2, #columns do missing[columns[i].name] = true end
   local ops, batch = operations(spec, missing, drawn)
   if not batch and #ops > 0 then
@@ -294,9 +294,10 @@ function M.open(base, drawn, tokenizer, paths, temporary)
   end
   local source, first = numbers(base, columns, files, not batch)
   local all = table.move(ops, 1, #ops, #first + 1, first)
+  local made = part(source, all, batch or { size = whole[1].shape[1] }, false, made_at, temporary)
   -- Operations may make the label of the input.
-  local made, whole = #opened(source, all, made_at):schema(), #base:open():schema()
-  return { part(source, all, batch or { size = rows }, made == whole and made > 1, made_at, temporary) }
+  if #made.columns > 1 and #made.columns == #whole then made.inputs = #made.columns - 1 end
+  return { made }
 end
 
 return M
