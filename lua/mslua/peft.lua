@@ -220,7 +220,7 @@ local function check_whole(net, family, config, adapters, others, fail)
     local found = false
     for _, t in pairs(others) do
       local module = t.name:sub(#PREFIX + 1):match "^(.*)%.[^.]*$" or t.name:sub(#PREFIX + 1)
-      found = found or is_named(module, { name }) or ("." .. module .. "."):find("." .. name .. ".", 1, true) ~= nil
+      found = found or ("." .. module .. "."):find("." .. name .. ".", 1, true) ~= nil
     end
     if not found then
       fail("%s has no tensor of %s, which modules_to_save of %s names: the folder is incomplete", WEIGHTS, name, CONFIG)
@@ -241,8 +241,8 @@ function M.load_adapter(...)
   local net, dir = a.net, a.folder
   local config, dropout, fail = read_config(dir)
   if #LoRA.cells(net) > 0 then fail("%s has adapters already", net.class_name) end
-  local from = core.open_weights(dir .. "/" .. WEIGHTS)
-  local adapters, others, unknown = sort_tensors(family_of(net), from)
+  local from, family = core.open_weights(dir .. "/" .. WEIGHTS), family_of(net)
+  local adapters, others, unknown = sort_tensors(family, from)
   local cells = {}
   for _, entry in ipairs(LoRA.dense_cells(net)) do cells[entry.path] = entry.cell end
   local values, parameters = {}, net:parameters_dict()
@@ -264,7 +264,7 @@ function M.load_adapter(...)
       #unknown > 12 and (" and %d more"):format(#unknown - 12) or "")
   end
   if not next(values) then fail("%s has no adapters", WEIGHTS) end
-  check_whole(net, family_of(net), config, adapters, others, fail)
+  check_whole(net, family, config, adapters, others, fail)
   for path, pair in pairs(values) do
     LoRA._attach(cells[path], pair[1].shape[1], config.lora_alpha / config.r, dropout)
     cells[path].lora.lora_A.value, cells[path].lora.lora_B.value = pair[1], pair[2]

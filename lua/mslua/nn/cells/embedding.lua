@@ -103,12 +103,10 @@ local function check_weights(self, ids, weights)
   if self.mode ~= "sum" then
     errors.fail('EmbeddingBag: per_sample_weights need mode "sum", got "%s"', self.mode)
   end
-  local wanted, given = ids.shape, core.kind(weights) and weights.shape or {}
-  local same = #given == #wanted
-  for d = 1, #wanted do same = same and given[d] == wanted[d] end
-  if not same then
-    errors.fail("EmbeddingBag: per_sample_weights: expected the ids' shape %s, got %s", errors.show(wanted),
-      errors.show(core.kind(weights) and given or weights))
+  local given = core.kind(weights) and weights.shape or weights
+  if given ~= ids.shape then
+    errors.fail("EmbeddingBag: per_sample_weights: expected the ids' shape %s, got %s", errors.show(ids.shape),
+      errors.show(given))
   end
 end
 

@@ -7,6 +7,7 @@ local core = require "mslua.core"
 local errors = require "mslua.errors"
 local ops = require "mslua.ops"
 local Cell = require "mslua.cell"
+local Shape = require "mslua.shape"
 
 local M = {}
 
@@ -78,9 +79,7 @@ function M.check_shape(name, label, shape, output)
   end
   if type(label) == "number" then return end
   if not core.kind(label) then errors.fail("%s: expected a label, a tensor, got %s", name, errors.show(label)) end
-  local given, same = label.shape, #label.shape == #shape
-  for d = 1, #shape do same = same and given[d] == shape[d] end
-  if same then return end
+  if Shape.__eq(label.shape, shape) then return end
   errors.fail("%s: expected a label of shape [%s] for %s, got %s", name, table.concat(shape, ", "), type_text(output),
     type_text(label))
 end
@@ -164,12 +163,7 @@ function M.are_ids(logits, labels)
   return #labels.shape < #logits.shape or not labels.dtype:find "float" and fit_as_ids(logits, labels)
 end
 
-local function in_shape(x, shape)
-  local given = x.shape
-  local same = #given == #shape
-  for d = 1, #shape do same = same and given[d] == shape[d] end
-  return same and x or ops.reshape(x, shape)
-end
+local function in_shape(x, shape) return Shape.__eq(x.shape, shape) and x or ops.reshape(x, shape) end
 
 --- Logits [.., classes] and labels, ids [..] or rows of probabilities, as [n, classes] and [n] or [n, classes].
 function M.flat(name, logits, labels, sparse)
