@@ -36,7 +36,7 @@ end
 function M.check(name, hint, f, skip, ...)
   local n = select("#", ...)
   if type(f) ~= "function" or n + skip <= most(f) then return end
-  local takes = most(f) - skip
+  local takes = math.max(0, most(f) - skip)  -- it may have no parameter for self either
   while n > takes and select(n, ...) == nil do n = n - 1 end
   if n <= takes then return end
   errors.fail("%s: takes %s%s, got %d%s", name, counted(takes), names_of(f, skip), n, hint and ": " .. hint or "")

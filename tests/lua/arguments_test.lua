@@ -77,6 +77,15 @@ check.case("cells of users, and constructors", function()
   local _ = Any(1, 2, 3)(x, y, x)
 end)
 
+check.case("functions of a class without a parameter for self", function()
+  local Net = nn.Cell:extend "Net"
+  Net.init = function() end
+  Net.construct = function() return x end
+  check.equal(Net()(), x)
+  check.fails_here("Net: takes no arguments, got 1", function() Net(3) end)
+  check.fails_here("Net: takes no arguments, got 1", function() local _ = Net()(x) end)
+end)
+
 check.case("a network that takes fewer columns than the dataset has", function()
   local ds = ms.dataset.NumpySlicesDataset({ x, x, y }, { "a", "b", "label" }):batch(2)
   local model = ms.Model(nn.Dense(4, 4), { loss_fn = nn.MSELoss(), optimizer = nn.SGD { learning_rate = 0.1 } })
