@@ -1,7 +1,8 @@
 // Channels-last layout. Operators with an attribute data_format are rewritten to "NHWC"; which of their tensors
-// that permutes follows from their factor rules under both values. Elementwise operators, broadcasts, reductions, and
-// what joins, slices and pads between them follow. Transposes stand where a chain begins or ends; those that move no
-// element are reshapes. A graph whose only operators on images are as fast in any layout stays as it is.
+// that permutes follows from their factor rules under both values. Elementwise operators, broadcasts, reductions, what
+// joins, slices and pads between them, and reshapes from images of one row to sequences [n, c, l] and back follow.
+// Transposes stand where a chain begins or ends; those that move no element are reshapes. A graph whose only operators
+// on images are as fast in any layout stays as it is.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -12,8 +13,17 @@
 namespace mslua {
 namespace {
 
-const std::vector<int64_t> kToLast = {0, 2, 3, 1};   // NHWC from NCHW
-const std::vector<int64_t> kToFirst = {0, 3, 1, 2};  // NCHW from NHWC
+// Channels last from channels first, and back; ranks 3 (sequences) and 4 (images).
+const std::vector<int64_t>& ToLast(int64_t rank) {
+  static const std::vector<int64_t> sequences = {0, 2, 1}, images = {0, 2, 3, 1};
+  return rank == 3 ? sequences : images;
+}
+const std::vector<int64_t>& ToFirst(int64_t rank) {
+  static const std::vector<int64_t> sequences = {0, 2, 1}, images = {0, 3, 1, 2};
+  return rank == 3 ? sequences : images;
+}
+
+bool HasChannels(int64_t rank) { return rank == 3 || rank == 4; }
 
 // Which tensors of a node data_format permutes: those whose dimensions come in another order under NHWC.
 struct Permuted {
@@ -84,32 +94,36 @@ class LayoutPass {
   }
   Value Plain(Value v) {
     Value& p = plain_[v.node][v.output];
-    if (!p.valid()) p = Moved(last_[v.node][v.output], kToFirst);
+    if (!p.valid()) p = Moved(last_[v.node][v.output], ToFirst(graph_.TypeOf(v).rank()));
     return p;
   }
-  // The channels-last form of a value of rank 4.
+  // The channels-last form of a value of rank 3 or 4.
   Value Last(Value v) {
     Value& l = last_[v.node][v.output];
     if (l.valid()) return l;
     const Node& n = graph_.nodes[v.node];
+    const int64_t rank = graph_.TypeOf(v).rank();
     if (n.op->name == "broadcast_to") {  // the small side moves, not the large one
       Value x = n.inputs[0];
       const TensorType& type = graph_.TypeOf(x);
-      Value small = type.rank() == 4 ? Last(x) : Plain(x);
-      if (type.rank() > 0 && type.rank() < 4) {
-        Shape wide(4 - type.rank(), 1);
+      Value small = type.rank() == rank ? Last(x) : Plain(x);
+      if (type.rank() > 0 && type.rank() < rank) {
+        Shape wide(static_cast<size_t>(rank - type.rank()), 1);
         wide.insert(wide.end(), type.shape.begin(), type.shape.end());
-        small = Moved(Reshape(to_, small, wide), kToLast);
+        small = Moved(Reshape(to_, small, wide), ToLast(rank));
       }
-      l = BroadcastTo(to_, small, Permute(n.outputs[0].shape, kToLast));
+      l = BroadcastTo(to_, small, Permute(n.outputs[0].shape, ToLast(rank)));
     } else {
-      l = Moved(Plain(v), kToLast);
+      l = Moved(Plain(v), ToLast(rank));
     }
     return l;
   }
 
   void Visit(int32_t i, const Node& n) {
-    if (VisitImages(i, n) || VisitElementwise(i, n) || VisitReduction(i, n) || VisitPieces(i, n)) return;
+    if (VisitImages(i, n) || VisitElementwise(i, n) || VisitReduction(i, n) || VisitPieces(i, n) ||
+        VisitReshape(i, n)) {
+      return;
+    }
     std::vector<Value> inputs;
     for (Value v : n.inputs) inputs.push_back(Plain(v));
     const auto out = to_.Clone(n, inputs);
@@ -141,10 +155,7 @@ class LayoutPass {
   }
 
   bool VisitElementwise(int32_t i, const Node& n) {
-    if (!n.op->elementwise || n.outputs[0].rank() != 4) return false;
-    if (std::none_of(n.inputs.begin(), n.inputs.end(),
-                     [&](Value v) { return HasLast(v) && !plain_[v.node][v.output].valid(); }))
-      return false;
+    if (!n.op->elementwise || !HasChannels(n.outputs[0].rank()) || !IsLastAlone(n.inputs)) return false;
     std::vector<Value> inputs;
     for (Value v : n.inputs) inputs.push_back(Last(v));
     const auto out = to_.Clone(n, inputs);
@@ -154,19 +165,19 @@ class LayoutPass {
 
   // A reduction over some of n, c, h, w whose result keeps its order: (h, w), (n, h, w), everything.
   bool VisitReduction(int32_t i, const Node& n) {
-    if (!n.attrs.Has("axis") || !n.attrs.Has("keep_dims") || n.inputs.size() != 1 ||
-        graph_.TypeOf(n.inputs[0]).rank() != 4)
-      return false;
+    if (!n.attrs.Has("axis") || !n.attrs.Has("keep_dims") || n.inputs.size() != 1) return false;
+    const int64_t rank = graph_.TypeOf(n.inputs[0]).rank();
+    if (!HasChannels(rank)) return false;
     const auto* axes = std::get_if<std::vector<int64_t>>(n.attrs.Find("axis"));
     if (axes == nullptr || !HasLast(n.inputs[0])) return false;
     const auto reduced = [&](int64_t d) {
       return axes->empty() || std::find(axes->begin(), axes->end(), d) != axes->end();
     };
     const bool keep = n.attrs.Bool("keep_dims");
-    if (!keep && !reduced(1) && !(reduced(2) && reduced(3))) return false;
+    if (!keep && !reduced(1) && !(reduced(2) && reduced(rank - 1))) return false;
     std::vector<int64_t> moved;
-    for (int64_t d = 0; d < 4; ++d) {
-      if (!axes->empty() && reduced(kToLast[d])) moved.push_back(d);
+    for (int64_t d = 0; d < rank; ++d) {
+      if (!axes->empty() && reduced(ToLast(rank)[static_cast<size_t>(d)])) moved.push_back(d);
     }
     Node last = n;
     last.attrs.Set("axis", moved);
@@ -178,29 +189,48 @@ class LayoutPass {
   // Images joined along a dimension, a piece of them, or images with padding.
   bool VisitPieces(int32_t i, const Node& n) {
     const bool joins = n.op->name == "concat";
-    if ((!joins && n.op->name != "strided_slice" && n.op->name != "pad") || n.outputs[0].rank() != 4) return false;
-    if (std::none_of(n.inputs.begin(), n.inputs.end(),
-                     [&](Value v) { return HasLast(v) && !plain_[v.node][v.output].valid(); }))
-      return false;
+    const int64_t rank = n.outputs[0].rank();
+    if ((!joins && n.op->name != "strided_slice" && n.op->name != "pad") || !HasChannels(rank)) return false;
+    if (!IsLastAlone(n.inputs)) return false;
+    const std::vector<int64_t>& to_last = ToLast(rank);
     Node last = n;
     if (joins) {
-      const auto axis = std::find(kToLast.begin(), kToLast.end(), n.attrs.Int("axis"));
-      last.attrs.Set("axis", static_cast<int64_t>(axis - kToLast.begin()));
+      const auto axis = std::find(to_last.begin(), to_last.end(), n.attrs.Int("axis"));
+      last.attrs.Set("axis", static_cast<int64_t>(axis - to_last.begin()));
     }
     for (const char* name : {"begin", "end", "strides", "low", "high", "interior"}) {
       const AttrValue* list = n.attrs.Find(name);
       if (list == nullptr) continue;
       const auto& numbers = std::get<std::vector<int64_t>>(*list);
       if (numbers.empty()) continue;
-      if (numbers.size() != 4) return false;
+      if (static_cast<int64_t>(numbers.size()) != rank) return false;
       std::vector<int64_t> moved;
-      for (int64_t d : kToLast) moved.push_back(numbers[d]);
+      for (int64_t d : to_last) moved.push_back(numbers[d]);
       last.attrs.Set(name, moved);
     }
     std::vector<Value> inputs;
     for (Value v : n.inputs) inputs.push_back(Last(v));
     last_[i][0] = to_.Clone(last, inputs)[0];
     return true;
+  }
+
+  // Images of one row or column to sequences, and back.
+  bool VisitReshape(int32_t i, const Node& n) {
+    if (n.op->name != "reshape" || !IsLastAlone(n.inputs)) return false;
+    const Shape &from = graph_.TypeOf(n.inputs[0]).shape, &to = n.outputs[0].shape;
+    if (from.size() + to.size() != 7 || !HasChannels(static_cast<int64_t>(to.size()))) return false;
+    const Shape &image = from.size() == 4 ? from : to, &sequence = from.size() == 3 ? from : to;
+    if (image[2] != 1 && image[3] != 1) return false;
+    if (sequence != Shape{image[0], image[1], image[2] * image[3]}) return false;
+    last_[i][0] = Reshape(to_, Last(n.inputs[0]), Permute(to, ToLast(static_cast<int64_t>(to.size()))));
+    return true;
+  }
+
+  // Whether an input is there with channels last, and not in its own order as well.
+  template <class Values>
+  bool IsLastAlone(const Values& inputs) const {
+    return std::any_of(inputs.begin(), inputs.end(),
+                       [&](Value v) { return HasLast(v) && !plain_[v.node][v.output].valid(); });
   }
 
   const Graph& graph_;

@@ -608,6 +608,38 @@ TEST(Layout, GroupNormsAndPiecesFollowAChain) {
   EXPECT_EQ(Count(last, "group_norm_grad"), 1);
 }
 
+// Convolutions of sequences are those of images with one row: [n, c, l] between them. Causal, with a residual.
+TEST(Layout, SequencesBetweenConvolutionsFollow) {
+  GraphBuilder g;
+  const Value x = g.Input("x", kData, {DType::kF64, {2, 3, 8}});
+  std::vector<Value> parameters;
+  Value h = x;
+  const auto convolution = [&](const std::string& name, int64_t outputs) {
+    const Shape shape = g.TypeOf(h).shape;
+    const Value w = g.Input("w" + name, kParameter, {DType::kF64, {outputs, shape[1], 1, 3}}),
+                b = g.Input("b" + name, kParameter, {DType::kF64, {outputs}});
+    parameters.insert(parameters.end(), {w, b});
+    Value y = g.Op("conv2d", {Reshape(g, h, {shape[0], shape[1], 1, shape[2]}), w},
+                   {{"pad_mode", std::string("pad")}, {"padding", Ints{0, 0, 2, 2}}});
+    y = Add(g, Reshape(g, y, {shape[0], outputs, shape[2] + 2}), Reshape(g, b, {1, outputs, 1}));
+    y = g.Op("strided_slice", {y}, {{"begin", Ints{0, 0, 0}}, {"end", Ints{shape[0], outputs, shape[2]}}});
+    return g.Op("tanh", {y});
+  };
+  h = convolution("1", 4);
+  h = Add(g, h, convolution("2", 4));
+  h = g.Op("concat", {h, convolution("3", 2)}, {{"axis", int64_t{1}}});
+  const Value features = g.Op("reduce_mean", {h}, {{"axis", Ints{2}}});
+  const Value loss = ReduceSum(g, Mul(g, features, features), {0, 1}, false);
+  const auto gradients = Gradients(g, loss, parameters);
+  ASSERT_TRUE(gradients.ok()) << gradients.status();
+  g.Output("loss", loss);
+  for (Value v : *gradients) g.Output("d", v);
+  const Graph graph = EliminateDeadNodes(*g.Finish());
+  const Graph last = EliminateDeadNodes(AssignLayout(graph));
+  ExpectEqual(graph, last, 3);
+  EXPECT_EQ(Count(last, "transpose"), 3) << "of x, and of both pieces of the gradient of the mean\n" << ToString(last);
+}
+
 TEST(Layout, ANormalisationAloneStaysAsItIs) {
   GraphBuilder g;
   const Value x = g.Input("x", kData, {DType::kF32, {2, 4, 5, 5}}), v = g.Input("v", kParameter, {DType::kF32, {4}});
