@@ -107,6 +107,29 @@ Training FourStages() {
   return t;
 }
 
+// Ranks of other stages, which do not keep a parameter, have been given it too.
+TEST(Pipeline, RanksBeginWithOneNetwork) {
+  const auto other = Each(HasSubstr("rank 1 begins with other values of 'fc4.w' than rank 0"));
+  for (const int ranks : {2, 4}) {
+    Training t;
+    t.net = "self.fc4.w.value = self.fc4.w.value * (1 + rank)";
+    EXPECT_THAT(Train(ranks, t), other);
+    t.net = "self.fc4.w = self.fc4:parameter('w', {12, 8}, ms.ones({12, 8}, 'float64') * rank, {dtype = 'float64'})";
+    EXPECT_THAT(Train(ranks, t), other);
+    t.net.clear();
+    t.before = "if rank == 1 then net.fc4.w.value = ms.ones({12, 8}, 'float64') end";
+    EXPECT_THAT(Train(ranks, t), other);
+    t.before.clear();
+    t.net = "self.fc4.w.value = ms.ones({12, 8}, 'float64') * 0.1";
+    const size_t steps = Numbers(Train(1, t)[0]).size();
+    EXPECT_GT(steps, 0u);
+    EXPECT_EQ(Numbers(Train(ranks, t).back()).size(), steps) << Train(ranks, t).back();
+    t.net.clear();
+    t.before = "model:train(1, ds)";
+    EXPECT_EQ(Numbers(Train(ranks, t).back()).size(), steps) << Train(ranks, t).back();
+  }
+}
+
 TEST(Pipeline, TwoStagesFollowOneRank) {
   for (const char* micros : {"2", "3", "8"}) {
     Training t;

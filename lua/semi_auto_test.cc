@@ -122,6 +122,42 @@ int Count(const std::string& text, const std::string& what) {
   return n;
 }
 
+// Replicated or cut; set before or after the view, or made of a tensor; on one rank alone; trained before. The same
+// values on all ranks train.
+TEST(SemiAuto, RanksBeginWithOneNetwork) {
+  const std::string cut = "self.matmul:shard {{1, 1}, {1, 2}} self.matmul2:shard {{1, 2}, {2, 1}} ";
+  const auto other = [](const char* name) {
+    return Each(HasSubstr(
+        absl::StrCat("rank 1 begins with other values of '", name, "' than rank 0: load or assign them on all ranks")));
+  };
+  for (const std::string& net : {std::string(), cut}) {
+    Training t;
+    t.net = net + "self.w1.value = self.w1.value * (1 + core.options.rank)";
+    EXPECT_THAT(Train(2, t), other("w1"));
+    t.net = net + "self.w2 = ms.Parameter(ms.ones {24, 8} * core.options.rank, {name = 'w2'})";
+    EXPECT_THAT(Train(2, t), other("w2"));
+    t.net = net;
+    for (const char* rank : {"0", "1"}) {
+      t.before = absl::StrCat("if core.options.rank == ", rank, " then net.w2.value = ms.ones {24, 8} end");
+      EXPECT_THAT(Train(2, t), other("w2"));
+    }
+    t.before = "net.w2.value = ms.ones {24, 8} * 0.1 if core.options.rank == 1 then print(net.w1.value:sum()) end";
+    EXPECT_EQ(Numbers(Train(2, t)[0]).size(), 8u) << Train(2, t)[0];
+    t.before = "model:train(1, ds) net.w2.value = ms.ones {24, 8} * core.options.rank";
+    EXPECT_THAT(Train(2, t), other("w2"));
+    t.before = "model:train(1, ds) net.w2.value = ms.ones {24, 8} model:train(1, ds)";
+    EXPECT_EQ(Numbers(Train(2, t)[0]).size(), 8u) << Train(2, t)[0];
+  }
+  const std::string loop = R"(
+    local ms = require "mslua"
+    ms.set_auto_parallel_context {parallel_mode = "semi_auto_parallel", full_batch = true}
+    local net = ms.nn.Dense(4, 2)
+    if require("mslua.core").options.rank == 1 then net.weight.value = ms.ones {2, 4} end
+    local cell = ms.nn.TrainOneStepCell(ms.nn.WithLossCell(net, ms.nn.MSELoss()), ms.nn.SGD {learning_rate = 0.5})
+    cell(ms.ones {2, 4}, ms.ones {2, 2}))";
+  EXPECT_THAT(RunSessions(2, loop), other("weight"));
+}
+
 TEST(SemiAuto, FollowsOneRankWithoutStrategies) {
   for (int ranks : {2, 3, 4}) ExpectFollowsOneRank(ranks, {});
 }

@@ -135,10 +135,15 @@ StatusOr<int> MakeStepper(lua_State* L, Session& session) {
     const std::string rates = RatesText("lr", s->schedule, s->history->steps);
     RETURN_IF_ERROR(WithExitCode(CompareTexts(*s->together, rates, "learning rates"), kExitHang));
   }
-  if (broadcast)
-    RETURN_IF_ERROR(BroadcastParameters(session.state(), *s->graph, /*resumed=*/false));
-  else if (s->together != nullptr && !s->graph->sharded)
-    RETURN_IF_ERROR(WithExitCode(CompareParameters(session.state(), *s->graph), kExitHang));
+  RankState& state = session.state();
+  if (broadcast) {
+    RETURN_IF_ERROR(BroadcastParameters(state, *s->graph, /*resumed=*/false));
+  } else if (s->together != nullptr) {
+    const Status alike = s->graph->sharded
+                             ? CompareShardedParameters(state, s->graph->parameters, /*resumed=*/false)
+                             : CompareParameters(state, *s->graph);
+    RETURN_IF_ERROR(WithExitCode(alike, kExitHang));
+  }
   PushObject<std::shared_ptr<Stepper>>(L, std::move(s));
   lua_pushcclosure(L, Entry<StepOnce>, 1);
   return 1;

@@ -31,6 +31,10 @@ StatusOr<std::vector<std::string>> VaryingOf(RankState& state, const StepGraph& 
 // FailedPrecondition where a parameter that all ranks of data parallel training have alike is another one on some rank
 // than on rank 0. What a rank has a part of, or may have of its own, is not compared.
 Status CompareParameters(RankState& state, const StepGraph& graph);
+// The same of a network of which ranks keep parts: FailedPrecondition where ranks have, or were given, other values of
+// a parameter. `resumed`: what they were given before does not count any more.
+Status CompareShardedParameters(RankState& state, absl::Span<const std::shared_ptr<ParameterData>> parameters,
+                                bool resumed);
 // Gives every rank rank 0's parameters and states, but for layerwise_parallel parameters, the optimizer's state and, in
 // a run that has resumed, what ranks have values of their own of (ParameterData::MayVary).
 Status BroadcastParameters(RankState& state, const StepGraph& graph, bool resumed);

@@ -196,6 +196,12 @@ Status Training::Profile(int64_t steps, bool steps_only, bool json, const std::s
   return status;
 }
 
+// That ranks begin with the same values of what they have alike, or have parts of.
+Status Training::CompareStart() {
+  if (!spec_.graph->sharded) return CompareParameters(*rank_.state, *spec_.graph);
+  return CompareShardedParameters(*rank_.state, spec_.parameters, resuming_.checkpoint() != nullptr);
+}
+
 StatusOr<double> Training::TrainToEnd() {
   RETURN_IF_ERROR(Prepare());
   // Before the records: a checkpoint that does not fit leaves the run folder as it is.
@@ -204,8 +210,8 @@ StatusOr<double> Training::TrainToEnd() {
   RETURN_IF_ERROR(AddHooks());
   if (spec_.broadcast && !resuming_.from_memory())
     RETURN_IF_ERROR(BroadcastParameters(*rank_.state, *spec_.graph, resuming_.checkpoint() != nullptr));
-  else if (together() != nullptr && !spec_.graph->sharded && !resuming_.from_memory())
-    RETURN_IF_ERROR(WithExitCode(CompareParameters(*rank_.state, *spec_.graph), kExitHang));
+  else if (together() != nullptr && !resuming_.from_memory())
+    RETURN_IF_ERROR(WithExitCode(CompareStart(), kExitHang));
   RETURN_IF_ERROR(resuming_.PlaceTrainer(trainer_.get()));
   RETURN_IF_ERROR(KeepTurns());
   RETURN_IF_ERROR(WithExitCode(AddFault(), kExitUsage));

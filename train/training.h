@@ -42,6 +42,7 @@ class Training {
   Status Prepare();
   // Records, trainer.
   Status MakeTrainer();
+  Status CompareStart();
   Status OpenData();
   Status ComparePrograms() const;
   Status OpenRecords();

@@ -2,11 +2,13 @@
 // made.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "core/base/part.h"
 #include "core/base/shape.h"
@@ -48,6 +50,9 @@ struct ParameterData {
   // A training step replaces it by assign: running statistics. Ranks that train on batches of their own then have
   // values of their own.
   bool assigned = false;
+  // CRC-32C of the whole value that this rank was given, by a recipe or a file, until ranks have compared theirs. No
+  // value: an initializer makes it, alike on all ranks.
+  absl::optional<uint32_t> given;
   // A row of the first dimension that is zero in the first value, whatever `init` gives; published weights keep their
   // own. -1: none.
   int64_t zero_row = -1;

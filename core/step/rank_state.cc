@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/exit_code.h"
+#include "core/base/hash.h"
 #include "core/step/located_status.h"
 
 namespace mslua {
@@ -49,11 +50,16 @@ void ReleaseSource(ParameterData& p) {
   p.init.read = nullptr;
 }
 
+uint32_t ChecksumOf(const void* data, const TensorType& type) {
+  return Crc32c(data, static_cast<size_t>(type.bytes()));
+}
+
 // Fills the part at `begin` of a parameter's first value.
-Status FillFirstValue(const RankState& state, const ParameterData& p, const TensorType& whole,
+Status FillFirstValue(const RankState& state, ParameterData& p, const TensorType& whole,
                       absl::Span<const int64_t> begin, const TensorView& part) {
   RETURN_IF_ERROR(
       Annotate(Fill(p.init, state.seed, p.name, whole, begin, part), absl::StrCat("parameter '", p.name, "'")));
+  if (p.init.kind == "tensor") p.given = ChecksumOf(p.init.constant.data.get(), whole);
   if (p.zero_row < 0 || p.init.kind == "read" || whole.rank() == 0) return absl::OkStatus();
   const int64_t row = p.zero_row - begin[0], rows = part.type.shape[0];
   if (row < 0 || row >= rows) return absl::OkStatus();
@@ -71,9 +77,10 @@ StatusOr<TensorView> MakePart(RankState& state, ParameterData& p, const GlobalVi
 }
 
 // This rank's part of a value that was made whole, by load_checkpoint say, before a graph was sharded.
-StatusOr<TensorView> KeepPart(RankState& state, const std::string& key, const GlobalView::Sharded& sharded) {
-  ASSIGN_OR_RETURN(const Block whole, state.store.Retype(key, sharded.local()));
-  ASSIGN_OR_RETURN(const TensorView kept, state.store.WriteInPlace(*state.store.Find(key)));
+StatusOr<TensorView> KeepPart(RankState& state, ParameterData& p, const GlobalView::Sharded& sharded) {
+  ASSIGN_OR_RETURN(const Block whole, state.store.Retype(p.key, sharded.local()));
+  ASSIGN_OR_RETURN(const TensorView kept, state.store.WriteInPlace(*state.store.Find(p.key)));
+  p.given = ChecksumOf(whole.data(), sharded.whole());
   CutPart(sharded.whole(), sharded.part.begin, sharded.part.size, whole.data(), kept.data);
   return kept;
 }
@@ -86,7 +93,7 @@ StatusOr<TensorView> ValueOf(RankState& state, ParameterData& p) {
   const GlobalView::Sharded* sharded = view == nullptr ? nullptr : view->Find(key);
   if (const Store::Entry* entry = state.store.Find(key)) {
     if (sharded == nullptr || entry->type != sharded->whole() || sharded->part.all()) return state.store.Read(*entry);
-    return KeepPart(state, key, *sharded);
+    return KeepPart(state, p, *sharded);
   }
   if (const int other = OtherStage(view, key); other != kNoStage) {
     return KeptElsewhere(*view, p, other);
@@ -116,6 +123,15 @@ Status CheckWhole(const RankState& state, const ParameterData& p) {
       "parallel mode that it was trained with, or read the parameter's .value on every rank, which is whole"));
 }
 
+StatusOr<absl::optional<uint32_t>> ChecksumOfFirstValue(const RankState& state, ParameterData& p) {
+  const Initializer& init = p.init;
+  if (init.kind == "tensor" && init.constant.data != nullptr) return ChecksumOf(init.constant.data.get(), p.type);
+  if (init.kind == "tensor" || init.kind == "read") return absl::nullopt;
+  const Block memory(p.type.bytes());
+  RETURN_IF_ERROR(FillFirstValue(state, p, p.type, Shape(p.type.shape.size(), 0), {p.type, memory.data()}));
+  return ChecksumOf(memory.data(), p.type);
+}
+
 StatusOr<Tensor> BorrowValue(RankState& state, ParameterData& p) {
   RETURN_IF_ERROR(CheckWhole(state, p));
   ASSIGN_OR_RETURN(const TensorView value, ValueOf(state, p));
@@ -127,6 +143,7 @@ Status SetValue(RankState& state, ParameterData& p, const Tensor& value) {
     return absl::InvalidArgumentError(
         absl::StrCat("parameter '", p.name, "' is ", ToString(p.type), ", the value is ", ToString(value.type)));
   }
+  p.given = ChecksumOf(value.data.get(), value.type);
   const GlobalView* view = state.view.get();
   if (OtherStage(view, KeyOf(state, p)) != kNoStage) return absl::OkStatus();  // all ranks set it, that stage's keep it
   RETURN_IF_ERROR(ValueOf(state, p).status());

@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/types/optional.h"
 #include "core/base/status.h"
 #include "core/runtime/store.h"
 #include "core/step/global_view.h"
@@ -38,6 +39,8 @@ StatusOr<TensorView> ValueOf(RankState& state, ParameterData& parameter);
 StatusOr<const GlobalView::Sharded*> PartOf(const RankState& state, const ParameterData& parameter);
 // An error where this rank has not all of it: what a rank computes by itself needs all.
 Status CheckWhole(const RankState& state, const ParameterData& parameter);
+// CRC-32C of the whole first value. None: it came from a file, or from memory that is given back.
+StatusOr<absl::optional<uint32_t>> ChecksumOfFirstValue(const RankState& state, ParameterData& parameter);
 // A tensor over the store's memory, which it does not own: for the duration of a call. The rank has all of it.
 StatusOr<Tensor> BorrowValue(RankState& state, ParameterData& parameter);
 // Replaces the value; types must agree.

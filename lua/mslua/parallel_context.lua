@@ -411,7 +411,7 @@ local function level_of_cuts(config) return cuts() or not config.optimizer_level
 -- Keys that act when there are several ranks, some with certain values only; the others are checked, kept, and refused
 -- at train.
 local built = {
-  device_num = true, global_rank = true, parallel_mode = true, search_mode = true, gradients_mean = true,
+  device_num = true, global_rank = true, parallel_mode = true, search_mode = searches, gradients_mean = true,
   gradient_fp32_sync = true, parameter_broadcast = true, all_reduce_fusion_config = true,
   comm_fusion = true, enable_parallel_optimizer = true, parallel_optimizer_config = level_of_cuts,
   dataset_strategy = function(v) return not local_mode() or v == "data_parallel" end, full_batch = true,
@@ -419,6 +419,12 @@ local built = {
   optimizer_weight_shard_size = not_cut, optimizer_weight_shard_aggregated_save = true,
   strategy_ckpt_load_file = cuts, strategy_ckpt_save_file = cuts, strategy_ckpt_config = saves_all,
   device_memory = searches,
+}
+
+-- Keys of data parallel training, and why they change nothing where ranks keep parts.
+local without_effect = {
+  gradients_mean = "gradients are those of the global batch",
+  parameter_broadcast = "ranks that begin with other values are an error",
 }
 
 -- Keys that do not act beside pipeline_stages.
@@ -489,8 +495,8 @@ function M.not_runnable(world)
     notice(("parallel_mode = stand_alone: %d ranks train, each by itself; data_parallel lets them train together")
       :format(world))
   end
-  if cuts() and given.gradients_mean then
-    notice(("gradients_mean has no effect in %s: gradients are those of the global batch"):format(mode))
+  for key, why in pairs(without_effect) do
+    if cuts() and given[key] then notice(("%s has no effect in %s: %s"):format(key, mode, why)) end
   end
   stage_problems(lines, world)
   for _, key in ipairs(errors.names(given)) do
