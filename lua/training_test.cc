@@ -150,6 +150,27 @@ TEST_F(TrainingTest, LossScaleSkipsInfiniteSteps) {
             "true");
 }
 
+// The reciprocal of the scale is no normal number of f32.
+TEST_F(TrainingTest, LossScalesUpToTheLargestNumberScaleGradientsBack) {
+  EXPECT_EQ(Eval(R"(
+    local function weights(more, scale)
+      local g = make({kind = 'sgd'}, more)
+      train(g, 1, 1, {loss_scale = scale and {kind = 'fixed', value = scale}})
+      return w.value:item()
+    end
+    small = function(x, y) local d = f.matmul(x, w) + b - y return (d * d):mean() * 2 ^ -20 end
+    local own = weights({forward = small})
+    local equal = own ~= 0
+    for _, more in ipairs {{}, {accumulate = 2}} do
+      for _, power in ipairs {24, 63, 64, 126, 127} do
+        local got = weights({forward = small, loss_scale = true, accumulate = more.accumulate}, 2 ^ power)
+        equal = equal and math.abs(got / own - 1) < 1e-6
+      end
+    end
+    return equal)"),
+            "true");
+}
+
 TEST_F(TrainingTest, AmpKeepsParametersInF32) {
   EXPECT_EQ(Eval("local g = make({kind = 'sgd'}, {amp = 'bfloat16'}) local text = g:text() return w.dtype, "
                  "text:find('bf16') ~= nil, train(g, 0.2, 200) < 1e-2"),

@@ -1,6 +1,7 @@
 #include "core/step/train_graph.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "absl/container/flat_hash_map.h"
@@ -42,10 +43,12 @@ Value Finite(GraphBuilder& g, Value x) {
   return axes.empty() ? ones : g.Op("reduce_min", {ones}, {{"axis", axes}, {"keep_dims", false}});
 }
 
-// x times a number of f32 or f64, computed in x's type; in f32 for 16 bits, which would round the number too.
-Value Scaled(GraphBuilder& g, Value x, Value factor) {
+// x times numbers of f32 or f64, computed in x's type; in f32 for 16 bits, which would round the numbers too.
+Value Scaled(GraphBuilder& g, Value x, const std::vector<Value>& factors) {
   const DType own = g.TypeOf(x).dtype, computed = ArithmeticType(own);
-  return Cast(g, Mul(g, Cast(g, x, computed), Cast(g, factor, computed)), own);
+  x = Cast(g, x, computed);
+  for (const Value factor : factors) x = Mul(g, x, Cast(g, factor, computed));
+  return Cast(g, x, own);
 }
 
 // sqrt of the sum of the squares of all gradients, a scalar of spec.shared_type(); the same bits on all ranks, or the
@@ -311,11 +314,17 @@ void AddMicroBatch(Trace& trace, const TrainSpec& spec, const GlobalView* view, 
 void FinishGradients(GraphBuilder& g, const TrainSpec& spec, Value scale, ForwardBackward* sum) {
   const double share = 1.0 / static_cast<double>(spec.accumulate);
   if (spec.accumulate > 1) sum->loss = Mul(g, sum->loss, share);
-  Value factor = g.Constant(share, spec.shared_type());
-  if (scale.valid()) factor = Div(g, factor, scale);
+  const DType type = spec.shared_type();
+  std::vector<Value> factors = {g.Constant(share, type)};
+  if (scale.valid()) {
+    // The reciprocal of a scale above 2^126 is too small for f32: a part of it comes first.
+    const Value large = g.Op("greater_equal", {scale, g.Constant(std::ldexp(1, 64), type)});
+    const Value part = g.Op("select", {large, g.Constant(std::ldexp(1, -64), type), g.Constant(1, type)});
+    factors = {part, Div(g, factors[0], Mul(g, scale, part))};
+  }
   for (size_t i = 0; i < sum->gradients.size(); ++i) {
     Value& d = sum->gradients[i];
-    if (spec.accumulate > 1 || scale.valid()) d = Scaled(g, d, factor);
+    if (spec.accumulate > 1 || scale.valid()) d = Scaled(g, d, factors);
     d = Cast(g, d, spec.parameters[i]->type.dtype);
   }
 }
@@ -525,7 +534,7 @@ void Clip(Trace& trace, const TrainSpec& spec, const std::string& suffix, const 
     const Value factor = EmitFormula(g, "min(c / (norm + 1e-6), 1)", {{"norm", norm}}, {{"c", spec.clip_value}});
     for (size_t i = 0; i < gradients->size(); ++i) {
       const StageScope in(trace, stage_of(i));
-      (*gradients)[i] = Scaled(g, (*gradients)[i], factor);
+      (*gradients)[i] = Scaled(g, (*gradients)[i], {factor});
     }
   } else if (spec.clip == "value") {
     for (Value& d : *gradients) d = EmitFormula(g, "max(min(dy, c), -c)", {{"dy", d}}, {{"c", spec.clip_value}});
