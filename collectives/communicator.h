@@ -50,10 +50,12 @@ class Communicator {
   // Start and Wait.
   virtual Status Run(const Call& call);
 
-  // A group of these ranks of this group, in this order; called by its members alone, each with the same list.
+  // A group of these ranks of this group, in this order; called by its members alone, each with the same list. `limit`:
+  // how long they wait for one another.
   // Groups made from one another share nothing that a caller must order. InvalidArgument: empty, repeated or
   // unknown ranks, or this rank not among them.
-  virtual StatusOr<std::unique_ptr<Communicator>> Split(absl::Span<const int> ranks, absl::string_view source) = 0;
+  virtual StatusOr<std::unique_ptr<Communicator>> Split(absl::Span<const int> ranks, absl::string_view source,
+                                                        absl::Duration limit) = 0;
 
   // Called by all ranks of the world group with the same size: memory that peers of the host reduce in place, with
   // no copy; lives as long as any group of the world. 64-byte aligned, zeroed. Any backend accepts any

@@ -17,6 +17,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
+constexpr absl::Duration kLimit = absl::Seconds(30);
+
 // Element `i` of rank `r`'s buffer. Sums of the floats depend on their order; products stay finite; small integers
 // also wrap when they are u8.
 template <class T>
@@ -240,14 +242,14 @@ void CheckGroups(Communicator& comm, const ConformanceOptions& options) {
   for (int r = me % 2; r < n; r += 2) parity.push_back(r);
   for (int r = n - 1; r >= 0; --r) reversed.push_back(r);
   for (const std::vector<int>& ranks : {parity, reversed, std::vector<int>{me}, parity}) {
-    auto group = comm.Split(ranks, "conformance.lua:2");
+    auto group = comm.Split(ranks, "conformance.lua:2", kLimit);
     ASSERT_TRUE(group.ok()) << group.status();
     EXPECT_EQ((*group)->size(), static_cast<int>(ranks.size()));
     EXPECT_EQ(ranks[(*group)->rank()], me);
     CheckAll(**group, DType::kF32, 33, 0, options.rank_order);
     CheckAll(**group, DType::kI64, 3001, (*group)->size() - 1, options.rank_order);
     const std::vector<int> first(1, (*group)->rank());
-    auto inner = (*group)->Split(first, "conformance.lua:3");
+    auto inner = (*group)->Split(first, "conformance.lua:3", kLimit);
     ASSERT_TRUE(inner.ok()) << inner.status();
     EXPECT_EQ((*inner)->members(), std::vector<int>(1, comm.members()[me]));
     CheckAll(comm, DType::kI32, 9, 0, options.rank_order);  // the world works beside its groups
@@ -418,7 +420,7 @@ void CheckRefusals(Communicator& comm) {
   refused(Call::Send(DType::kF32, x, 4, comm.rank()), "to itself");
   refused(Call::AllToAll(DType::kF32, x, x, 1), "different buffers");
   const auto no_group = [&](std::vector<int> ranks, const char* why) {
-    auto group = comm.Split(ranks, "conformance.lua:5");
+    auto group = comm.Split(ranks, "conformance.lua:5", kLimit);
     EXPECT_EQ(group.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(group.status().message()), HasSubstr(why));
   };

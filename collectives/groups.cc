@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "collectives/communicator.h"
+#include "core/base/exit_code.h"
 
 namespace mslua {
 
@@ -28,7 +29,15 @@ StatusOr<Communicator*> Groups::Get(absl::Span<const int64_t> ranks, absl::strin
   if (members == world_->members()) return world_.get();
   std::unique_ptr<Communicator>& part = parts_[members];
   if (part == nullptr) {
-    ASSIGN_OR_RETURN(part, world_->Split(members, source));
+    auto made = world_->Split(members, source, timeout_);
+    if (absl::IsInvalidArgument(made.status())) return made.status();
+    if (!made.ok()) {
+      const Status why = Annotate(made.status(), absl::StrCat("the group of ranks {", absl::StrJoin(members, ", "),
+                                                              "}, which each of them makes with the same list, in the "
+                                                              "same order"));
+      return WithExitCode(why, kExitHang);
+    }
+    part = *std::move(made);
   }
   return part.get();
 }

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "collectives/host/inproc.h"
+#include "core/base/exit_code.h"
 
 namespace mslua {
 namespace {
@@ -50,6 +51,21 @@ TEST(Groups, SharedMemoryGrowsAndIsReused) {
     EXPECT_EQ(*groups.Shared(4000), *first);
     EXPECT_NE(*groups.Shared(8000), *first);
   });
+}
+
+TEST(Groups, ThatRanksListOtherwiseEndInTime) {
+  for (const std::vector<int64_t>& other : {std::vector<int64_t>{1, 0}, {0, 1}}) {
+    OnRanks(3, [&](Groups& groups) {
+      if (groups.rank() == 2) return;
+      groups.set_timeout(absl::Milliseconds(300));
+      const bool first = groups.rank() == 0;
+      const Status status = groups.Get(first ? std::vector<int64_t>{0, 2, 1} : other, "a.lua:1").status();
+      EXPECT_THAT(status.message(), HasSubstr(first ? "the group of ranks {0, 2, 1}, which each of them makes with the "
+                                                      "same list, in the same order"
+                                                    : "the group of ranks {"));
+      EXPECT_EQ(ExitCodeIn(status), kExitHang);
+    });
+  }
 }
 
 TEST(Groups, RefusesStrangers) {

@@ -81,7 +81,7 @@ TEST(CollectiveOps, Mistakes) {
   EXPECT_THAT(first("return ops.AllReduce{group = 'left'}(ms.Tensor {1})"), HasSubstr("there is no group 'left'"));
   EXPECT_THAT(first("return ops.AllReduce('avg')"), HasSubstr("expected one of \"sum\", \"prod\""));
   EXPECT_THAT(first("local y = ops.ReduceScatter()(ms.Tensor {1, 2, 3}) return y"),
-              HasSubstr("ranks.lua:1: ReduceScatter: x is f32[3]: dimension 0 of size 3 does not divide into 2"));
+              HasSubstr("ranks.lua:1: ReduceScatter: x is f32[3]: dimension 1 of size 3 does not divide into 2"));
   EXPECT_THAT(first("return ops.Broadcast(2)(ms.Tensor {1})"), HasSubstr("root: rank 2 is not in the group [0,1]"));
   EXPECT_THAT(first("return ops.AlltoAll(4, 1, 1)(ms.Tensor {1})"), HasSubstr("split_count is 4"));
 }

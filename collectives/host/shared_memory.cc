@@ -94,7 +94,8 @@ class SharedMemoryCommunicator : public Communicator {
   bool Done(Handle handle) const override {
     return handle.id % 2 == 1 ? !messages_.Has(handle.id) : done_ >= handle.id / 2;
   }
-  StatusOr<std::unique_ptr<Communicator>> Split(absl::Span<const int> ranks, absl::string_view source) override;
+  StatusOr<std::unique_ptr<Communicator>> Split(absl::Span<const int> ranks, absl::string_view source,
+                                                absl::Duration limit) override;
   StatusOr<void*> AllocateShared(int64_t bytes, absl::string_view source) override;
   void Abort(const Status& why) override { Fail(Mine(why)).IgnoreError(); }
 
@@ -769,17 +770,16 @@ Status SharedMemoryCommunicator::Fail(const Status& status) {
 }
 
 StatusOr<std::unique_ptr<Communicator>> SharedMemoryCommunicator::Split(absl::Span<const int> ranks,
-                                                                        absl::string_view source) {
+                                                                        absl::string_view source,
+                                                                        absl::Duration limit) {
   RETURN_IF_ERROR(failed_);
   ASSIGN_OR_RETURN(const int place, PlaceIn(ranks));
   std::vector<int> group;
   for (int r : ranks) group.push_back(members()[r]);
   const std::string key = absl::StrCat(key_, "/", absl::StrJoin(group, ","), "#", splits_[group]++);
-  const Call barrier = Call::Barrier().At(source);
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<Communicator> made,
-      MakeSharedMemoryCommunicator(host_, std::move(group), place, key, epoch_, recorder_, barrier.timeout));
-  RETURN_IF_ERROR(made->Run(barrier));
+  ASSIGN_OR_RETURN(std::unique_ptr<Communicator> made,
+                   MakeSharedMemoryCommunicator(host_, std::move(group), place, key, epoch_, recorder_, limit));
+  RETURN_IF_ERROR(made->Run(Call::Barrier().At(source).Within(limit)));
   return made;
 }
 

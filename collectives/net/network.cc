@@ -66,7 +66,8 @@ class NetworkCommunicator : public Communicator {
     if (handle.id % 2 == 0) return done_ >= handle.id / 2;
     return std::none_of(messages_.begin(), messages_.end(), [&](const auto& m) { return m->id == handle.id; });
   }
-  StatusOr<std::unique_ptr<Communicator>> Split(absl::Span<const int> ranks, absl::string_view source) override;
+  StatusOr<std::unique_ptr<Communicator>> Split(absl::Span<const int> ranks, absl::string_view source,
+                                                absl::Duration limit) override;
   StatusOr<void*> AllocateShared(int64_t bytes, absl::string_view source) override;
   void Abort(const Status& why) override { Fail(Mine(why)).IgnoreError(); }
 
@@ -667,7 +668,7 @@ Status NetworkCommunicator::Fail(const Status& status) {
 }
 
 StatusOr<std::unique_ptr<Communicator>> NetworkCommunicator::Split(absl::Span<const int> ranks,
-                                                                   absl::string_view source) {
+                                                                   absl::string_view source, absl::Duration limit) {
   RETURN_IF_ERROR(failed_);
   NetworkGroup group;
   ASSIGN_OR_RETURN(group.place, PlaceIn(ranks));
@@ -682,12 +683,12 @@ StatusOr<std::unique_ptr<Communicator>> NetworkCommunicator::Split(absl::Span<co
   group.key = absl::StrCat(key_, "/", absl::StrJoin(group.members, ","), "#", splits_[group.members]++);
   group.epoch = epoch_;
   group.one_a_host = one_a_host_;
-  ASSIGN_OR_RETURN(group.local, local_->Split(local_ranks, source));
+  ASSIGN_OR_RETURN(group.local, local_->Split(local_ranks, source, limit));
   if (local_ranks.size() == ranks.size()) return std::move(group.local);  // no need of the network
   group.links = links_;
   group.recorder = recorder_;
   ASSIGN_OR_RETURN(std::unique_ptr<Communicator> made, MakeNetworkCommunicator(std::move(group)));
-  RETURN_IF_ERROR(made->Run(Call::Barrier().At(source)));
+  RETURN_IF_ERROR(made->Run(Call::Barrier().At(source).Within(limit)));
   return made;
 }
 
@@ -701,7 +702,7 @@ StatusOr<void*> NetworkCommunicator::AllocateShared(int64_t bytes, absl::string_
 StatusOr<std::unique_ptr<Communicator>> MakeNetworkCommunicator(NetworkGroup group) {
   std::vector<int> all(group.local->size());
   std::iota(all.begin(), all.end(), 0);
-  ASSIGN_OR_RETURN(std::unique_ptr<Communicator> exchange, group.local->Split(all, group.key));
+  ASSIGN_OR_RETURN(std::unique_ptr<Communicator> exchange, group.local->Split(all, group.key, Call().timeout));
   return std::unique_ptr<Communicator>(new NetworkCommunicator(std::move(group), std::move(exchange)));
 }
 

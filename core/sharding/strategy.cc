@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -260,7 +261,10 @@ Strategy StrategyOf(const Mesh& mesh, const NodeRule& rule, const Sharding& shar
 }
 
 std::string NameOf(const Node& node) {
-  const std::string where = node.location ? ToString(*node.location) : "";
+  if (!node.location) return ShownName(*node.op);
+  Location l = *node.location;
+  if (!l.instance.empty()) l.scope = absl::StrCat(l.scope, l.scope.empty() ? "" : "/", std::exchange(l.instance, ""));
+  const std::string where = ToString(l);
   return where.empty() ? ShownName(*node.op) : absl::StrCat(ShownName(*node.op), " (", where, ")");
 }
 

@@ -29,7 +29,8 @@ end
 
 --- Saves a network's parameters and states, or a table name -> tensor, as a folder, or as one file when the name ends
 --- in .safetensors or .npz (NumPy's, where bf16 is f32; load_checkpoint does not read it). Where ranks keep parts of
---- the parameters, all of them call it, and of those that give one name the first writes. (save_obj, ckpt_file_name)
+--- the parameters, all of them call it, and of those that give one name the first writes; with pipeline stages, whose
+--- ranks do not have all parameters, it is an error. (save_obj, ckpt_file_name)
 function M.save_checkpoint(...)
   local a = bind_save(...)
   local values, path = a.save_obj, a.ckpt_file_name

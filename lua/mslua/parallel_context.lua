@@ -495,6 +495,9 @@ function M.not_runnable(world)
     notice(("parallel_mode = stand_alone: %d ranks train, each by itself; data_parallel lets them train together")
       :format(world))
   end
+  if given.parallel_optimizer_config and not settings.get(group, "enable_parallel_optimizer") then
+    notice "parallel_optimizer_config has no effect without enable_parallel_optimizer"
+  end
   for key, why in pairs(without_effect) do
     if cuts() and given[key] then notice(("%s has no effect in %s: %s"):format(key, mode, why)) end
   end

@@ -145,7 +145,8 @@ class OverNccl : public Communicator {
   Status Wait(Handle) override { return absl::OkStatus(); }
   Status Progress() override { return absl::OkStatus(); }
   bool Done(Handle) const override { return true; }
-  StatusOr<std::unique_ptr<Communicator>> Split(absl::Span<const int> ranks, absl::string_view) override {
+  StatusOr<std::unique_ptr<Communicator>> Split(absl::Span<const int> ranks, absl::string_view,
+                                                absl::Duration) override {
     RETURN_IF_ERROR(PlaceIn(ranks).status());
     std::vector<int> of_world;
     for (const int r : ranks) of_world.push_back(members()[static_cast<size_t>(r)]);

@@ -99,7 +99,7 @@ bad "self.relu:shard {{2, 1}, {2, 1}}" 2 \
 bad "self.relu:shard({{2, 1}}, {{5, 1}})" 2 \
   "bad.lua:18: ReLU: out_strategy ((5,1)): dimension 1 of output 1 (f32[24,24]) is sharded 5 ways"
 bad "self.mul1:shard {{4, 1}, {4, 1}} self.mul2:shard {{1, 4}, {1, 4}}" 4 \
-  "is sharded (4,1) by Mul (Net {instance name: mul1} @ bad.lua:15) and (1,4) by Mul (Net {instance name: mul2} @ bad"
+  "is sharded (4,1) by Mul (Net/mul1 @ bad.lua:15) and (1,4) by Mul (Net/mul2 @ bad"
 option "strategy = {['Net/fc9/*'] = {{2, 2}, {2, 1}}}" 4 "no operator is named 'Net/fc9/*'"
 option "strategy = {['Net/MatMul'] = {{2, 2}, {2, 0}}}" 4 "expected numbers of shards of at least 1, got 0"
 option "dataset_strategy = {{2, 2}, {2, 1}}" 4 "only one dimension may be sharded"

@@ -300,7 +300,8 @@ class MpiCommunicator : public Communicator {
     if (handle.id % 2 == 0) return done_ >= handle.id / 2;
     return std::none_of(messages_.begin(), messages_.end(), [&](const auto& m) { return m->id == handle.id; });
   }
-  StatusOr<std::unique_ptr<Communicator>> Split(absl::Span<const int> ranks, absl::string_view source) override;
+  StatusOr<std::unique_ptr<Communicator>> Split(absl::Span<const int> ranks, absl::string_view source,
+                                                absl::Duration limit) override;
   StatusOr<void*> AllocateShared(int64_t bytes, absl::string_view source) override;
   void Abort(const Status& why) override { Fail(Mine(why)).IgnoreError(); }
   void Close() override { mpi_->Close(); }
@@ -736,7 +737,8 @@ Status MpiCommunicator::Fail(const Status& status) {
   return status;
 }
 
-StatusOr<std::unique_ptr<Communicator>> MpiCommunicator::Split(absl::Span<const int> ranks, absl::string_view source) {
+StatusOr<std::unique_ptr<Communicator>> MpiCommunicator::Split(absl::Span<const int> ranks, absl::string_view source,
+                                                               absl::Duration limit) {
   RETURN_IF_ERROR(failed_);
   ASSIGN_OR_RETURN(const int place, PlaceIn(ranks));
   std::vector<int> list(ranks.begin(), ranks.end()), group;
@@ -750,7 +752,7 @@ StatusOr<std::unique_ptr<Communicator>> MpiCommunicator::Split(absl::Span<const 
     for (const bool sends : {true, false}) {
       if ((rank() != list[0]) && r != list[0]) continue;
       const Call call = sends ? Call::Send(DType::kU8, &here, 1, r, tag) : Call::Recv(DType::kU8, &here, 1, r, tag);
-      ASSIGN_OR_RETURN(const Handle handle, Start(Call(call).At(source)));
+      ASSIGN_OR_RETURN(const Handle handle, Start(Call(call).At(source).Within(limit)));
       handles.push_back(handle);
     }
   }

@@ -104,7 +104,7 @@ StatusOr<std::vector<TensorType>> ScatteredType(const Attrs& attrs, TensorType x
   const int64_t n = GroupSize(attrs);
   if (x.shape[axis] % n != 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("dimension ", axis, " of size ", x.shape[axis], " does not divide into ", n, " equal parts"));
+        absl::StrCat("dimension ", axis + 1, " of size ", x.shape[axis], " does not divide into ", n, " equal parts"));
   }
   x.shape[axis] /= n;
   return std::vector<TensorType>{std::move(x)};

@@ -147,8 +147,8 @@ local bind_pipeline = args.signature("PipelineCell", {
 
 --- A network that trains in micro-batches, `nn.PipelineCell(network, micro_size)`: in training a batch goes through the
 --- network, with its loss or without, in micro_size parts, one pipeline stage after the other; loss and gradients are
---- the parts' means. The network of a Model or of a TrainOneStepCell. Parameters have the names that they have without
---- it.
+--- the parts' means. The network of a Model; without pipeline stages of a TrainOneStepCell too. Parameters have the
+--- names that they have without it.
 function M.PipelineCell:init(...)
   local a = bind_pipeline(...)
   self.network, self.micro_size = a.network, a.micro_size
