@@ -139,9 +139,8 @@ StatusOr<int> MakeStepper(lua_State* L, Session& session) {
   if (broadcast) {
     RETURN_IF_ERROR(BroadcastParameters(state, *s->graph, /*resumed=*/false));
   } else if (s->together != nullptr) {
-    const Status alike = s->graph->sharded
-                             ? CompareShardedParameters(state, s->graph->parameters, /*resumed=*/false)
-                             : CompareParameters(state, *s->graph);
+    const Status alike = s->graph->sharded ? CompareShardedParameters(state, s->graph->parameters, /*resumed=*/false)
+                                           : CompareParameters(state, *s->graph);
     RETURN_IF_ERROR(WithExitCode(alike, kExitHang));
   }
   PushObject<std::shared_ptr<Stepper>>(L, std::move(s));

@@ -132,9 +132,9 @@ Status CompareWords(const std::vector<Words>& all, const std::vector<std::string
       if (i >= all[r].size() || all[r][i] == kNone) continue;
       if (first == all.size()) first = r;
       if (all[r][i].substr(1) == all[first][i].substr(1)) continue;
-      return absl::FailedPreconditionError(
-          absl::StrCat("rank ", r, " begins with other values of '", names[i], "' than rank ", first,
-                       ": load or assign them on all ranks, ", fix));
+      return absl::FailedPreconditionError(absl::StrCat("rank ", r, " begins with other values of '", names[i],
+                                                        "' than rank ", first, ": load or assign them on all ranks, ",
+                                                        fix));
     }
   }
   return absl::OkStatus();

@@ -28,7 +28,9 @@ class Fuser {
         count_(static_cast<int32_t>(graph.nodes.size())),
         group_(count_, -1),
         before_(count_, -1),
-        updates_(count_, 0) {
+        updates_(count_, 0),
+        number_(count_, 0),
+        subtree_(count_, 1) {
     for (const GraphOutput& o : graph.outputs) {
       if (o.updates.empty()) continue;
       int32_t node = o.value.node;
@@ -41,6 +43,7 @@ class Fuser {
       before_[i] = last;
       last = i;
     }
+    MakeTree();
   }
 
   Graph Run() {
@@ -132,11 +135,56 @@ class Fuser {
     std::vector<int32_t> all;
     std::merge(ma.begin(), ma.end(), mb.begin(), mb.end(), std::back_inserter(all));
     if (static_cast<int32_t>(all.size() + OutsideInputs(all).size()) > kMaxChain) return false;
-    if (LeavesAndComesBack(all)) return false;
+    if (TreeComesBack(all) || (!JoinsAlone(mb, all) && LeavesAndComesBack(all))) return false;
     for (int32_t m : mb) group_[m] = a;
     members_[a] = std::move(all);
     members_.erase(b);
     return true;
+  }
+
+  // Whether a chain of one node, the last that is seen, reads only what `all` makes, and numbers: no path into it can
+  // come from anywhere else.
+  bool JoinsAlone(const std::vector<int32_t>& joining, const std::vector<int32_t>& all) const {
+    if (joining.size() != 1 || joining[0] != seen_) return false;
+    const std::vector<Value>& inputs = graph_.nodes[seen_].inputs;
+    return std::all_of(inputs.begin(), inputs.end(), [&](Value v) {
+      return std::binary_search(all.begin(), all.end(), v.node) ||
+             graph_.nodes[ThroughBroadcast(v).node].inputs.empty();
+    });
+  }
+
+  // Each node below the latest of its operands: some of the graph's paths. A node's subtree has the numbers from
+  // number_[node] on, subtree_[node] of them.
+  void MakeTree() {
+    std::vector<int32_t> parent(count_, -1), next(count_, 0);
+    for (int32_t i = 0; i < count_; ++i) {
+      for (Value v : graph_.nodes[i].inputs) parent[i] = std::max(parent[i], v.node);
+    }
+    for (int32_t i = count_; i-- > 0;) {
+      if (parent[i] >= 0) subtree_[parent[i]] += subtree_[i];
+    }
+    int32_t roots = 0;
+    for (int32_t i = 0; i < count_; ++i) {
+      int32_t& number = parent[i] < 0 ? roots : next[parent[i]];
+      number_[i] = number;
+      number += subtree_[i];
+      next[i] = number_[i] + 1;
+    }
+  }
+
+  // As LeavesAndComesBack, of the tree's paths alone. It spares most searches of long graphs, where the way back from
+  // the loss leads past every value of the way there.
+  bool TreeComesBack(const std::vector<int32_t>& all) const {
+    for (int32_t m : all) {
+      for (Value v : graph_.nodes[m].inputs) {
+        if (v.node < all.front() || std::binary_search(all.begin(), all.end(), v.node)) continue;
+        for (int32_t from : all) {
+          if (from < v.node && number_[v.node] >= number_[from] && number_[v.node] < number_[from] + subtree_[from])
+            return true;
+        }
+      }
+    }
+    return false;
   }
 
   // Whether a path leads from the nodes of `all` through others back into them. Other groups count as one node each:
@@ -439,10 +487,11 @@ class Fuser {
   const Graph& graph_;
   const bool updates_apart_;
   const int32_t count_;
-  std::vector<int32_t> group_;   // of a node; -1: none
-  std::vector<int32_t> before_;  // of a node with a side effect, the one before it: they keep their order
-  std::vector<char> updates_;    // whether a node makes what the store gets, or is a view of it
-  int32_t seen_ = 0;             // the node being looked at
+  std::vector<int32_t> group_;             // of a node; -1: none
+  std::vector<int32_t> before_;            // of a node with a side effect, the one before it: they keep their order
+  std::vector<char> updates_;              // whether a node makes what the store gets, or is a view of it
+  int32_t seen_ = 0;                       // the node being looked at
+  std::vector<int32_t> number_, subtree_;  // MakeTree
   absl::flat_hash_map<int32_t, std::vector<int32_t>> members_;  // sorted
   absl::flat_hash_map<Value, int32_t> reader_;                  // the last fusible reader of a value
   std::vector<std::vector<int32_t>> readers_;
