@@ -122,15 +122,15 @@ int Count(const std::string& text, const std::string& what) {
   return n;
 }
 
-// Replicated or cut; set before or after the view, or made of a tensor; on one rank alone; trained before. The same
+// Replicated or sharded; set before or after the view, or made of a tensor; on one rank alone; trained before. The same
 // values on all ranks train.
 TEST(SemiAuto, RanksBeginWithOneNetwork) {
-  const std::string cut = "self.matmul:shard {{1, 1}, {1, 2}} self.matmul2:shard {{1, 2}, {2, 1}} ";
+  const std::string sharded = "self.matmul:shard {{1, 1}, {1, 2}} self.matmul2:shard {{1, 2}, {2, 1}} ";
   const auto other = [](const char* name) {
     return Each(HasSubstr(
         absl::StrCat("rank 1 begins with other values of '", name, "' than rank 0: load or assign them on all ranks")));
   };
-  for (const std::string& net : {std::string(), cut}) {
+  for (const std::string& net : {std::string(), sharded}) {
     Training t;
     t.net = net + "self.w1.value = self.w1.value * (1 + core.options.rank)";
     EXPECT_THAT(Train(2, t), other("w1"));
