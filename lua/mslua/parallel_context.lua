@@ -311,8 +311,8 @@ local function check_full_batch(values)
   if type(values) ~= "table" then return end
   local full, dataset = values.full_batch, values.dataset_strategy
   if full == true and dataset == "data_parallel" or full == false and dataset == "full_batch" then
-    errors.fail("set_auto_parallel_context: full_batch = %s and dataset_strategy = %s contradict each other: leave one "
-      .. "of them out", full, errors.show(dataset))
+    errors.fail_at({ "parallel", "full_batch" }, "set_auto_parallel_context: full_batch = %s and dataset_strategy = %s "
+      .. "contradict each other: leave one of them out", full, errors.show(dataset))
   end
 end
 
@@ -371,7 +371,8 @@ local function shard_rule(world)
   local size = settings.get(group, "optimizer_weight_shard_size")
   if size == -1 then size = #world end
   if #world % size ~= 0 then
-    errors.fail("set_auto_parallel_context: optimizer_weight_shard_size = %d does not divide %d ranks", size, #world)
+    errors.fail_at({ "parallel", "optimizer_weight_shard_size" },
+      "set_auto_parallel_context: optimizer_weight_shard_size = %d does not divide %d ranks", size, #world)
   end
   local place, mine, replicas = core.options.rank % size, {}, {}
   for i = 1, size do mine[i] = world[core.options.rank - place + i] end

@@ -174,6 +174,8 @@ function M.uneven(columns, parts)
   end
 end
 
+local network_key = { "network" }
+
 --- In how many parts a batch of these columns goes through `network`: 1 where it is no PipelineCell.
 ---@param network Cell
 ---@param columns {name: string, shape: integer[]}[]
@@ -182,19 +184,20 @@ function M.micro_batches(network, columns)
   local stages = parallel_context.stages()
   if not class.is(network, M.PipelineCell) then
     if stages > 1 then
-      errors.fail("train: pipeline_stages = %d: the network passes micro-batches from stage to stage: "
-        .. "nn.PipelineCell(network, micro_size)", stages)
+      errors.fail_at({ "parallel", "pipeline_stages" }, "train: pipeline_stages = %d: the network passes micro-batches "
+        .. "from stage to stage: nn.PipelineCell(network, micro_size)", stages)
     end
     return 1
   end
   local n = network.micro_size
   if n < stages then
-    errors.fail("PipelineCell: micro_size = %d is less than pipeline_stages = %d: some stages would never work at the "
-      .. "same time", n, stages)
+    errors.fail_at(network_key, "PipelineCell: micro_size = %d is less than pipeline_stages = %d: some stages would "
+      .. "never work at the same time", n, stages)
   end
   local name, rows = M.uneven(columns, n)
   if name then
-    errors.fail("PipelineCell: micro_size = %d does not divide the batch of column '%s', %d rows", n, name, rows)
+    errors.fail_at(network_key, "PipelineCell: micro_size = %d does not divide the batch of column '%s', %d rows", n,
+      name, rows)
   end
   rawset(network, "cut", true)
   return n
