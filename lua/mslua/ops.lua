@@ -308,6 +308,34 @@ function ops.scalar_to_array(...) return core.tensor((arity.take("scalar_to_arra
 --- Identity whose gradient is zero.
 function ops.stop_gradient(...) return core.stop_gradient(...) end
 
+local bind_clip = args.signature("clip_by_global_norm", {
+  { "x", "list", required = true, doc = "tensors, such as gradients" },
+  { "clip_norm", "number", 1, above = 0, doc = "the largest norm" },
+})
+
+--- The tensors of a list times min(1, clip_norm / norm), where norm is the L2 norm of all their elements together
+--- (Pascanu et al., "On the difficulty of training recurrent neural networks", 2013):
+--- `optimizer(ops.clip_by_global_norm(gradients, 1))`. A recipe has `train = { clip_norm = 1 }`. (x, clip_norm = 1)
+function ops.clip_by_global_norm(...)
+  local a, sum = bind_clip(...), nil
+  for i, x in ipairs(a.x) do
+    if type(x) ~= "userdata" or not x.dtype:find "float" then
+      errors.fail("clip_by_global_norm: x: expected float tensors, got %s in place %d", errors.show(x), i)
+    end
+    local wide = x.dtype == "float64" and x or ops.cast(x, "float32")
+    local squares = ops.reduce_sum(wide * wide)
+    if sum and sum.dtype ~= squares.dtype then sum, squares = ops.cast(sum, "float64"), ops.cast(squares, "float64") end
+    sum = sum and sum + squares or squares
+  end
+  if not sum then return {} end
+  local factor, clipped = a.clip_norm / ops.maximum(ops.sqrt(sum), a.clip_norm), {}
+  for i, x in ipairs(a.x) do
+    local computed = x.dtype == "float64" and "float64" or "float32"
+    clipped[i] = ops.cast(ops.cast(x, computed) * ops.cast(factor, computed), x.dtype)
+  end
+  return clipped
+end
+
 --- What reduction operators and collectives do with several values.
 ops.ReduceOp = namespace.choices("ms.ops.ReduceOp", { SUM = "sum", PROD = "prod", MAX = "max", MIN = "min" })
 

@@ -103,4 +103,22 @@ check.case("tensors that a function reads are the same where it reads them twice
   check.equal(values(grad), { 2, 3 })
 end)
 
+check.case("clip_by_global_norm scales all tensors of a list by one number", function()
+  local list = { ms.Tensor { 3, 3 }, ms.Tensor({ 4 }, ms.float64), ms.Tensor({ 1 }, ms.bfloat16) }
+  local norm = math.sqrt(35)
+  local clipped = ops.clip_by_global_norm(list, 1)
+  check.near(clipped[1]:totable(), { 3 / norm, 3 / norm }, 1e-6)
+  check.near(clipped[2]:item(), 4 / norm, 1e-12)
+  check.near(clipped[3]:item(), 1 / norm, 1e-3)
+  check.equal({ clipped[1].dtype, clipped[2].dtype, clipped[3].dtype }, { "float32", "float64", "bfloat16" })
+  check.equal(ops.clip_by_global_norm({ ms.Tensor { 3, 4 } }, 5)[1]:totable(), { 3, 4 })
+  check.equal(ops.clip_by_global_norm({ ms.zeros { 2 } })[1]:totable(), { 0, 0 })
+  check.equal(#ops.clip_by_global_norm({}, 1), 0)
+  local x = ms.Tensor { 3, 4 }
+  local gradient = ms.grad(function(a) return ops.clip_by_global_norm({ a }, 1)[1][1] end)(x)
+  check.near(gradient:totable(), { 16 / 125, -12 / 125 }, 1e-6)
+  check.fails_here("clip_by_global_norm: x: expected float tensors, got int32[2] in place 1",
+    function() ops.clip_by_global_norm({ ms.zeros({ 2 }, ms.int32) }, 1) end)
+end)
+
 check.done()
