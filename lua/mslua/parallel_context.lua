@@ -412,7 +412,7 @@ local function level_of_cuts(config) return cuts() or not config.optimizer_level
 -- Keys that act when there are several ranks, some with certain values only; the others are checked, kept, and refused
 -- at train.
 local built = {
-  device_num = true, global_rank = true, parallel_mode = true, search_mode = searches, gradients_mean = true,
+  device_num = true, global_rank = true, parallel_mode = true, search_mode = true, gradients_mean = true,
   gradient_fp32_sync = true, parameter_broadcast = true, all_reduce_fusion_config = true,
   comm_fusion = true, enable_parallel_optimizer = true, parallel_optimizer_config = level_of_cuts,
   dataset_strategy = function(v) return not local_mode() or v == "data_parallel" end, full_batch = true,
@@ -498,6 +498,9 @@ function M.not_runnable(world)
   end
   if given.parallel_optimizer_config and not settings.get(group, "enable_parallel_optimizer") then
     notice "parallel_optimizer_config has no effect without enable_parallel_optimizer"
+  end
+  if given.search_mode and given.search_mode ~= field_default "search_mode" and not searches() then
+    notice(("search_mode has no effect in %s: auto_parallel searches for strategies"):format(mode))
   end
   for key, why in pairs(without_effect) do
     if cuts() and given[key] then notice(("%s has no effect in %s: %s"):format(key, mode, why)) end
