@@ -142,14 +142,15 @@ class Fuser {
     return true;
   }
 
-  // Whether a chain of one node, the last that is seen, reads only what `all` makes, and numbers: no path into it can
-  // come from anywhere else.
+  // Whether a chain of one node, the last that is seen, reads only what `all` makes, and what waits for nothing: no
+  // path can come into it from anywhere else.
   bool JoinsAlone(const std::vector<int32_t>& joining, const std::vector<int32_t>& all) const {
     if (joining.size() != 1 || joining[0] != seen_) return false;
     const std::vector<Value>& inputs = graph_.nodes[seen_].inputs;
     return std::all_of(inputs.begin(), inputs.end(), [&](Value v) {
-      return std::binary_search(all.begin(), all.end(), v.node) ||
-             graph_.nodes[ThroughBroadcast(v).node].inputs.empty();
+      if (std::binary_search(all.begin(), all.end(), v.node)) return true;
+      const int32_t source = ThroughBroadcast(v).node;
+      return graph_.nodes[source].inputs.empty() && before_[source] < 0;
     });
   }
 

@@ -713,6 +713,20 @@ TEST(Fuse, AChainIsNotFusedAroundWhatItFeeds) {
 }
 
 // Each all_reduce is a call that the other ranks make too, in this order, whatever it is needed for.
+// What is received depends on nothing but the message before it: a chain around both would wait for itself.
+TEST(Collectives, AMessageWaitsForTheOneBefore) {
+  GraphBuilder g;
+  const Attrs ranks = {{"group", Ints{0, 1}}, {"peer", int64_t{1}}};
+  const Value x = g.Input("x", kData, {DType::kF32, {4, 4}}), a = g.Op("tanh", {x});
+  g.Op("stage_send", {a}, ranks);
+  Attrs message = ranks;
+  message.Set("dtype", DType::kF32).Set("shape", Ints{4, 4});
+  g.Output("y", Add(g, a, g.Op("stage_recv", {}, message)));
+  const Graph fused = FuseElementwise(*g.Finish());
+  ASSERT_TRUE(Verify(fused).ok());
+  EXPECT_EQ(Count(fused, "fused") + Count(fused, "tanh") + Count(fused, "add"), 2) << ToString(fused);
+}
+
 TEST(Collectives, KeepTheirNumberAndTheirOrder) {
   GraphBuilder g;
   const std::vector<int64_t> group = {0, 1};
