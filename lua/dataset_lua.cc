@@ -913,6 +913,8 @@ StatusOr<int> CountSamples(lua_State* L, Session& session) {
   return 1;
 }
 
+// iterator(epochs = 1, first = 0): a function that gives the columns of each batch; `first` is the number of the first
+// epoch, from 0.
 StatusOr<int> MakeIterator(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const DatasetObject d, Self(L));
   ASSIGN_OR_RETURN(const auto pipeline, d->Open(session));
@@ -920,8 +922,13 @@ StatusOr<int> MakeIterator(lua_State* L, Session& session) {
   if (!lua_isnoneornil(L, 2)) {
     ASSIGN_OR_RETURN(it->epochs, ReadInt(L, 2, "iterator: epochs"));
   }
+  data::Position begin;
+  if (!lua_isnoneornil(L, 3)) {
+    ASSIGN_OR_RETURN(begin.epoch, ReadInt(L, 3, "iterator: first epoch"));
+  }
   it->batched = pipeline->batched();
   it->loader = std::make_unique<data::Loader>(pipeline, d->ForLoader());
+  if (begin.epoch > 0) RETURN_IF_ERROR(it->loader->Seek(begin));
   PushObject<std::shared_ptr<Iterator>>(L, std::move(it));
   lua_pushcclosure(L, Entry<NextBatch>, 1);
   return 1;

@@ -513,11 +513,18 @@ local bind_iterator = args.signature("create_tuple_iterator", {
   { "num_epochs", "integer", 1, min = 1, doc = "how often to go through the dataset" },
 })
 
---- `for image, label in ds:create_tuple_iterator() do`: tensors of each batch, `num_epochs` times over. Each iterator
---- begins with the first epoch, so two of them give the same order and the same random transforms.
+local epochs_begun = setmetatable({}, { __mode = "k" })  -- dataset -> the epochs of the iterators made of it
+
+--- `for image, label in ds:create_tuple_iterator() do`: tensors of each batch, `num_epochs` times over. The first
+--- iterator of a dataset begins with epoch 1, the next one with the epoch after those of the one before: a loop that
+--- makes one in each epoch has another order and other random transforms in each. They depend on the seed and the
+--- number of the epoch alone.
 function Dataset:create_tuple_iterator(...)
   check_self(self, "create_tuple_iterator()")
-  return self:open():iterator(bind_iterator(...).num_epochs)
+  local epochs, begun = bind_iterator(...).num_epochs, epochs_begun[self] or 0
+  local iterator = self:open():iterator(epochs, begun)
+  epochs_begun[self] = begun + epochs
+  return iterator
 end
 
 function Dataset:__tostring()
