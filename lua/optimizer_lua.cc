@@ -8,6 +8,7 @@
 #include "absl/strings/strip.h"
 #include "core/base/text.h"
 #include "core/optim/registry.h"
+#include "lua/graph_lua.h"
 #include "lua/limits_lua.h"
 #include "lua/object.h"
 #include "lua/tensor_lua.h"
@@ -182,6 +183,58 @@ StatusOr<int> MakeHistory(lua_State* L, Session&) {
   return 1;
 }
 
+StatusOr<std::shared_ptr<OptimizerHistory>> ReadHistory(lua_State* L) {
+  const auto* history = ToObject<std::shared_ptr<OptimizerHistory>>(L, 1);
+  if (history == nullptr) return absl::InvalidArgumentError("expected what core.optimizer_history gives");
+  return *history;
+}
+
+// core.optimizer_states(history, parameters): what its optimizer keeps of these, by the names of checkpoints,
+// "moments.fc.weight"
+StatusOr<int> ListStates(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const auto history, ReadHistory(L));
+  ASSIGN_OR_RETURN(const auto parameters, ReadParameters(L, 2, "optimizer_states: parameters"));
+  lua_newtable(L);
+  for (const auto& [key, held] : session.state().optimizer_states) {
+    if (held->state_for != history || held->state_kind == kAverageState) continue;
+    for (const auto& p : parameters) {
+      if (p->key != held->state_of) continue;
+      if (!held->slice.whole.empty())
+        return absl::FailedPreconditionError(
+            "ranks have slices of the optimizer's state: the checkpoints of ms.Model save it");
+      PushObject<std::shared_ptr<ParameterData>>(L, held);
+      lua_setfield(L, -2, absl::StrCat(held->state_kind, ".", p->name).c_str());
+    }
+  }
+  return 1;
+}
+
+// core.trains(): whether a training of a Model runs
+StatusOr<int> IsTraining(lua_State* L, Session& session) {
+  lua_pushboolean(L, session.training_progress != nullptr);
+  return 1;
+}
+
+// core.optimizer_counts(history): steps, updates, rate_scale, least_rate
+StatusOr<int> GetCounts(lua_State* L, Session&) {
+  ASSIGN_OR_RETURN(const auto history, ReadHistory(L));
+  lua_pushnumber(L, static_cast<double>(history->steps));
+  lua_pushnumber(L, static_cast<double>(history->updates));
+  lua_pushnumber(L, history->rate_scale);
+  lua_pushnumber(L, history->least_rate);
+  return 4;
+}
+
+// core.set_optimizer_counts(history, steps, updates, rate_scale, least_rate)
+StatusOr<int> SetCounts(lua_State* L, Session&) {
+  ASSIGN_OR_RETURN(const auto history, ReadHistory(L));
+  ASSIGN_OR_RETURN(history->steps, ReadInt(L, 2, "steps"));
+  ASSIGN_OR_RETURN(history->updates, ReadInt(L, 3, "updates"));
+  ASSIGN_OR_RETURN(history->rate_scale, ReadNumber(L, 4, "rate_scale"));
+  ASSIGN_OR_RETURN(history->least_rate, ReadNumber(L, 5, "least_rate"));
+  return 0;
+}
+
 }  // namespace
 
 StatusOr<std::shared_ptr<OptimizerHistory>> FieldHistory(lua_State* L, int index, const std::string& what) {
@@ -212,7 +265,11 @@ void OpenOptimizers(lua_State* L) {
   lua_pop(L, 1);
   SetFunctions(L, {{"optimizers", Entry<ListOptimizers>},
                    {"optimizer_problem", Entry<FindProblem>},
-                   {"optimizer_history", Entry<MakeHistory>}});
+                   {"optimizer_history", Entry<MakeHistory>},
+                   {"optimizer_states", Entry<ListStates>},
+                   {"trains", Entry<IsTraining>},
+                   {"optimizer_counts", Entry<GetCounts>},
+                   {"set_optimizer_counts", Entry<SetCounts>}});
 }
 
 }  // namespace mslua

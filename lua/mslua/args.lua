@@ -242,6 +242,9 @@ local function is_table_value(fields, n, t)
   return true
 end
 
+-- Whether a field takes a list of whatever elements.
+local function takes_list(field) return ("|" .. field[2] .. "|"):find("|list|", 1, true) ~= nil end
+
 -- The named arguments of a call: its last argument, where that is a plain table with string keys, or an empty one where
 -- no list is expected.
 local function split(fields, ...)
@@ -251,9 +254,8 @@ local function split(fields, ...)
   if is_unnamed(last) then
     -- With nil between its elements it is no list of the field's, and then an error.
     local list_of_field = M.is_list(last) and last or { select(2, next(last)) }
-    if fields[n] and is_kind(fields[n], list_of_field) and (fields[n].required or next(last) ~= nil) then
-      return list, n, named
-    end
+    local is_value = fields[n] and (fields[n].required or next(last) ~= nil or n > 1 and takes_list(fields[n]))
+    if is_value and is_kind(fields[n], list_of_field) then return list, n, named end
     if next(last) ~= nil and n > 1 then return list, n, named end
     list[n] = nil
     if n == 1 then list = { unpack(last) } end  -- Dense {3, 4} is Dense(3, 4)

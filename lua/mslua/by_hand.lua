@@ -41,11 +41,12 @@ function ByHand:step(n)
     if not self.model.optimizer then errors.fail "step: the Model has no optimizer" end
     local spec = self.model:train_spec { train_dataset = self.dataset, epoch = 1, dataset_sink_mode = false }
     if spec.loss_scale then errors.fail "step: a loss scale is managed by train only" end
+    local schedule, lr_function = self.model.optimizer:rates_by_hand()
     self.train_step = core.stepper {
-      graph = spec.graph, schedule = spec.schedule, lr_function = spec.lr_function, history = spec.history,
+      graph = spec.graph, schedule = schedule, lr_function = lr_function, history = spec.history,
       broadcast = spec.broadcast, together = spec.together,
     }
-    self.has_changed = wrap.watch_trained(self.network)
+    self.has_changed = wrap.watch_trained(self.network, self.model.optimizer)
   end
   for _ = 1, n or 1 do
     -- Ranks that step together stop after the same step.

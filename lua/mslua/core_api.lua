@@ -21,6 +21,7 @@ local core = {}
 ---@field shape integer[]
 ---@field dtype dtype
 ---@field size integer
+---@field ndim integer
 
 ---A traced value: a node of the graph being built. Same fields, methods and arithmetic as Tensor, no values: `<`, `<=`,
 ---`:item()`, `:totable()`, `[i]` on one dimension raise an error that says what to use instead.
@@ -28,7 +29,7 @@ local core = {}
 
 ---Methods that Tensor, Value and Parameter share live in one table, where the library may add more:
 ---astype(dtype) reshape(...|{...}) transpose(...|{...}) sum(axis?, keep_dims?) mean max argmax(axis?) totable() item()
----free() ndim(); mslua.ops adds operators. `t:method(...)` looks there.
+---free(); mslua.ops adds operators. `t:method(...)` looks there.
 ---@type table<string, function>
 core.methods = {}
 
@@ -285,6 +286,31 @@ function core.optimizer_problem(kind, settings) end
 ---@return OptimizerHistory
 function core.optimizer_history() end
 
+---What the optimizer of a history keeps for these parameters, by the names that checkpoints give it:
+---"moments.fc.weight". An error where ranks have slices of it.
+---@param history OptimizerHistory
+---@param parameters Parameter[]
+---@return table<string, Parameter>
+function core.optimizer_states(history, parameters) end
+
+---@param history OptimizerHistory
+---@return integer steps the place in its schedule
+---@return integer updates those that were made
+---@return number rate_scale
+---@return number least_rate
+function core.optimizer_counts(history) end
+
+---@param history OptimizerHistory
+---@param steps integer
+---@param updates integer
+---@param rate_scale number
+---@param least_rate number
+function core.set_optimizer_counts(history, steps, updates, rate_scale, least_rate) end
+
+---Whether a training of a Model runs.
+---@return boolean
+function core.trains() end
+
 ---The schedules of the learning rate, sorted by name: each is a file of core/schedule.
 ---@return {name: string, doc: string, fields: {name: string, kind: string, doc: string, default?: any, optional:
 ---  boolean, min?: number, above?: number, max?: number, below?: number, unit?: string}[]}[]
@@ -417,7 +443,7 @@ function core.set_feed(feeds, feed) end
 ---whether none has fewer rows, schema() -> {name, dtype, shape}[] of a batch, shapes() -> {columns = as schema() has
 ---them, share = of the batches}[] of each shape that batches have, from the longest bucket on, row(i) -> the columns of
 ---sample i, each in its own shape, where core.dataset got ragged = true, place(i) -> where the reader found
----sample i, "people.csv:3", class_names() -> string[]|nil, iterator(epochs?) -> function giving the
+---sample i, "people.csv:3", class_names() -> string[]|nil, iterator(epochs?, first?) -> function giving the
 ---columns as Tensors, nil at an end
 
 -------------------------------------------------------------------------------------------------- checkpoints, session

@@ -268,6 +268,8 @@ function Model:train(...)
   check_monitor(spec, "EarlyStopping", spec.early_stopping)
   check_monitor(spec, "ReduceLROnPlateau", spec.plateau)
   spec.config = a.config
+  if self.optimizer then self.optimizer:used_by_model() end
+  for _, step in ipairs(self.steps or {}) do step.optimizer:used_by_model() end
   local trainer = core.trainer(spec)
   trainer:run()
   return trainer

@@ -13,15 +13,27 @@ local M = {}
 
 ---@class mslua.Optimizer
 ---@field kind string of core.optimizers
+---@field learning_rate number|number[]|mslua.Schedule|function as it was given, or assigned
 ---@field schedule mslua.Schedule of the learning rate; nil when lr_function is set
 ---@field lr_function? fun(step: integer, epoch: integer): number called between steps
+---@field parameters Parameter[] those that `params` lists
 ---@field numbers table<string, any> momentum, nesterov, beta1, ... as core.build_train takes them
 ---@field history OptimizerHistory its steps and updates: a second training with it continues
 ---@field wrapper? table what changes gradients before: its kind and settings
 ---@field is_wrapped? fun(p: Parameter): boolean which parameters that concerns
 local Optimizer = class.Object:extend "Optimizer"
-Optimizer.__index = class.lookup
 M.Optimizer = Optimizer
+
+--- What users of other libraries call, and what does it here; for messages.
+Optimizer.elsewhere = {
+  step = "opt(gradients)",
+  zero_grad = "gradients are results of ms.value_and_grad: nothing adds up that would have to be zeroed",
+  state_dict = "ms.save_checkpoint(opt, FILE)",
+  load_state_dict = "ms.load_param_into_net(opt, ms.load_checkpoint(FILE))",
+  get_lr = "opt.learning_rate",
+  param_groups = "opt.learning_rate, opt.parameters",
+  trainable_params = "opt.parameters",
+}
 
 args.kind("optimizer", function(v) return class.is(v, Optimizer) end, "an optimizer such as nn.Momentum {...}")
 
@@ -92,6 +104,80 @@ local function listed(self)
   return list
 end
 
+-- The library's fields of an optimizer lie in a table of their own: assigning to one that training has read already
+-- would have no effect.
+local function own(self) return rawget(self, "_own") end
+
+local rate_names = { learning_rate = true, lr = true }
+
+function Optimizer.__index(self, key)
+  local fields = own(self)
+  local v = fields and fields[key]
+  if v ~= nil then return v end
+  if fields and rate_names[key] then return fields.rate.given end
+  if fields and (key == "schedule" or key == "lr_function") then return fields.rate[key] end
+  if key == "parameters" and fields then
+    return { unpack(fields.update and fields.update.parameters or listed(self)) }
+  end
+  return class.lookup(self, key)
+end
+
+-- Takes a learning rate as users give it.
+local function set_rate(rate, v)
+  rate.given, rate.schedule, rate.lr_function = v, nil, nil
+  if type(v) == "function" then
+    rate.lr_function = v
+  else
+    rate.schedule = schedules.of(v)
+  end
+end
+
+-- A learning rate that is assigned: from the next step on.
+local function assign_rate(self, key, v)
+  local fields = own(self)
+  local rate = fields.rate
+  local problem = v == nil and "expected a value, got nil" or args.problem(rate.field, v)
+  if problem then errors.fail("%s.%s: %s", self.class_name, key, problem) end
+  for _, group in ipairs(self.groups) do
+    if group.lr then
+      errors.fail("%s.%s cannot be assigned where groups of params have an lr: give learning_rate a schedule, such as "
+        .. "nn.cosine_decay_lr {...}", self.class_name, key)
+    end
+  end
+  if rate.in_model and core.trains() then
+    errors.fail("%s.%s cannot be assigned while ms.Model trains: give learning_rate a schedule, such as "
+      .. "nn.cosine_decay_lr {...}, or a function of the step", self.class_name, key)
+  end
+  set_rate(rate, v)
+  -- Steps by hand ask for a number that is assigned, so that the next one needs no new step.
+  rate.current = rate.current or function() return rate.given end
+end
+
+function Optimizer:__newindex(key, v)
+  if own(self) and rate_names[key] then return assign_rate(self, key, v) end
+  if M.classes[self.class_name] ~= getmetatable(self) then return rawset(self, key, v) end
+  errors.fail("%s.%s cannot be assigned: of an optimizer only learning_rate can; make another one", self.class_name,
+    tostring(key))
+end
+
+--- The schedule or the function of the learning rate, for steps by hand: others than before where it was assigned.
+---@return mslua.Schedule? schedule
+---@return function? lr_function
+---@package
+function Optimizer:rates_by_hand()
+  local rate = self.rate
+  if rate.current and type(rate.given) == "number" then return nil, rate.current end
+  return rate.schedule, rate.lr_function
+end
+
+--- Takes note that a Model trains with it.
+---@package
+function Optimizer:used_by_model() self.rate.in_model = true end
+
+--- Gives it the history of others, with which it makes updates.
+---@package
+function Optimizer:share_history(history) own(self).history = history end
+
 -- One gradient for each parameter, of its shape and type.
 local function check_gradients(self, gradients, parameters)
   if core.kind(gradients) and #parameters == 1 then gradients = { gradients } end
@@ -112,39 +198,77 @@ local function check_gradients(self, gradients, parameters)
   return gradients
 end
 
--- The compiled update; made for the parameters of the first call.
-local function update_of(self, parameters)
-  local update = self.update
-  if update then
-    local same = #update.parameters == #parameters
-    for i, p in ipairs(parameters) do same = same and update.parameters[i] == p end
-    if same then return update.step end
-    errors.fail("%s: its update was compiled for other parameters: make one optimizer for each list of parameters",
-      self.class_name)
-  end
-  if parallel_context.shard() then
-    errors.fail("%s: parameters are sharded over ranks here: train with ms.Model or nn.TrainOneStepCell",
-      self.class_name)
-  elseif self.loss_scale ~= 1 then
-    errors.fail("%s: loss_scale = %g is for ms.Model: divide the gradients instead", self.class_name, self.loss_scale)
-  end
-  local trained, spec = self:bind_list(parameters)
-  if #trained ~= #parameters then
-    errors.fail("%s: %d of the %d parameters are in no group of params", self.class_name, #parameters - #trained,
+-- The graph of an update of those of the parameters that training changes.
+local function update_graph(self, parameters)
+  local bound, spec = self:bind_list(parameters)
+  if #bound ~= #parameters then
+    errors.fail("%s: %d of the %d parameters are in no group of params", self.class_name, #parameters - #bound,
       #parameters)
   end
-  local graph = core.build_update { name = self.class_name, inputs = {}, parameters = parameters, optimizer = spec }
-  local step = core.stepper {
-    graph = graph, schedule = self.schedule, lr_function = self.lr_function, history = self.history,
+  local trained = {}
+  for _, p in ipairs(parameters) do
+    if p.requires_grad then trained[#trained + 1] = p end
+  end
+  if #trained == 0 then return nil end
+  for _, group in ipairs(spec.groups) do
+    local rest = {}
+    for _, p in ipairs(group.params) do
+      if p.requires_grad then rest[#rest + 1] = p end
+    end
+    group.params = rest
+  end
+  return core.build_update { name = self.class_name, inputs = {}, parameters = trained, optimizer = spec }
+end
+
+-- The parameters of its updates, and their step where they have one.
+local function update_of(self, parameters)
+  local update = self.update
+  if not update then
+    if parallel_context.shard() then
+      errors.fail("%s: parameters are sharded over ranks here: train with ms.Model or nn.TrainOneStepCell",
+        self.class_name)
+    elseif self.loss_scale ~= 1 then
+      errors.fail("%s: loss_scale = %g is for ms.Model: divide the gradients instead", self.class_name,
+        self.loss_scale)
+    end
+    return { parameters = parameters, trained = {} }
+  end
+  local same = #update.parameters == #parameters
+  for i, p in ipairs(parameters) do same = same and update.parameters[i] == p end
+  if same then return update end
+  errors.fail("%s: its update was compiled for other parameters: make one optimizer for each list of parameters",
+    self.class_name)
+end
+
+-- Makes the step again where requires_grad of a parameter or what gives the learning rate has changed.
+local function refresh(self, update)
+  local schedule, lr_function = self:rates_by_hand()
+  local same = update.made and update.schedule == schedule and update.lr_function == lr_function
+  for i, p in ipairs(update.parameters) do
+    same = same and update.trained[i] == p.requires_grad
+    update.trained[i] = p.requires_grad
+  end
+  if same then return end
+  local graph = update_graph(self, update.parameters)
+  update.step = graph and core.stepper {
+    graph = graph, schedule = schedule, lr_function = lr_function, history = self.history,
   }
-  self.update = { parameters = parameters, step = step }
-  return step
+  update.made, update.schedule, update.lr_function = true, schedule, lr_function
+end
+
+-- Those of the gradients whose parameters are trained.
+local function trained_of(gradients, update)
+  local rest = {}
+  for i, g in ipairs(gradients) do
+    if update.trained[i] then rest[#rest + 1] = g end
+  end
+  return rest
 end
 
 --- `opt(gradients)`: one update of the parameters that `params` lists, in their order; `opt(gradients, parameters)` of
 --- these. What ms.value_and_grad gives for a list of weights fits. The learning rate's schedule and the optimizer's
---- state go one step ahead, as in a training step. Gradients of other ranks are not added: nn.DistributedGradReducer
---- adds them.
+--- state go one step ahead, as in a training step. A parameter whose requires_grad is false stays as it is, and so does
+--- its state. Gradients of other ranks are not added: nn.DistributedGradReducer adds them.
 ---@param gradients Tensor[]
 ---@param parameters? Parameter[] the same ones at each call
 function Optimizer:__call(...)
@@ -155,7 +279,10 @@ function Optimizer:__call(...)
     errors.fail("%s: parameters: expected a list, got %s", self.class_name, errors.show(parameters))
   end
   gradients = check_gradients(self, gradients, parameters)
-  update_of(self, parameters)(unpack(gradients))
+  local update = update_of(self, parameters)
+  refresh(self, update)
+  own(self).update = update
+  if update.step then update.step(unpack(trained_of(gradients, update))) end
 end
 
 function Optimizer:__tostring() return self.class_name end
@@ -228,14 +355,15 @@ end
 
 -- Sets up an optimizer that makes updates.
 local function init_update(self, info, a)
-  self.kind, self.loss_scale, self.numbers, self.weight_decay = info.kind, a.loss_scale or 1, settings_of(info, a),
-    a.weight_decay or 0
-  if type(a.learning_rate) == "function" then
-    self.lr_function = a.learning_rate
-  else
-    self.schedule = schedules.of(a.learning_rate)
+  local fields = own(self)
+  fields.kind, fields.loss_scale, fields.numbers, fields.weight_decay = info.kind, a.loss_scale or 1,
+    settings_of(info, a), a.weight_decay or 0
+  fields.rate = {}
+  for _, field in ipairs(fields_of(info)) do
+    if field[1] == "learning_rate" then fields.rate.field = field end
   end
-  self.groups, self.history = groups_of(info.class, a.params), core.optimizer_history()
+  set_rate(fields.rate, a.learning_rate)
+  fields.groups, fields.history = groups_of(info.class, a.params), core.optimizer_history()
 end
 
 -- Sets up an optimizer that changes the gradients of another.
@@ -245,15 +373,15 @@ local function init_wrapper(self, info, a)
     errors.fail("%s: optimizer: expected an optimizer that makes the update, such as nn.Momentum {...}, got %s",
       info.class, tostring(inner))
   end
-  for _, key in ipairs { "kind", "loss_scale", "numbers", "weight_decay", "lr_function", "schedule", "groups",
-    "history" } do
-    self[key] = inner[key]
+  local fields = own(self)
+  for _, key in ipairs { "kind", "loss_scale", "numbers", "weight_decay", "rate", "groups", "history" } do
+    fields[key] = inner[key]
   end
-  self.wrapper = settings_of(info, a)
-  self.wrapper.kind = info.kind
+  fields.wrapper = settings_of(info, a)
+  fields.wrapper.kind = info.kind
   for _, f in ipairs(info.fields) do
     if f.kind == "filter" then
-      self.is_wrapped = a[f.name] ~= nil and selector(info.class, a[f.name]) or without(f.words)
+      fields.is_wrapped = a[f.name] ~= nil and selector(info.class, a[f.name]) or without(f.words)
     end
   end
 end
@@ -264,7 +392,10 @@ M.classes = {}
 for _, info in ipairs(core.optimizers()) do
   local bind, made = args.signature(info.class, fields_of(info)), Optimizer:extend(info.class)
   local init = info.wraps and init_wrapper or init_update
-  function made:init(...) init(self, info, bind(...)) end
+  function made:init(...)
+    rawset(self, "_own", {})
+    init(self, info, bind(...))
+  end
   made.doc = info.doc
   M.classes[info.class] = made
 end

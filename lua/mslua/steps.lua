@@ -95,7 +95,7 @@ end
 ---@return OptimizerHistory
 function M.share_history(steps)
   local history = core.optimizer_history()
-  for _, step in ipairs(steps) do step.optimizer.history = history end
+  for _, step in ipairs(steps) do step.optimizer:share_history(history) end
   return history
 end
 

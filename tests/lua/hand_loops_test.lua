@@ -1,4 +1,4 @@
--- What loops of one's own need beside opt(gradients): epochs.
+-- What loops of one's own need beside opt(gradients): epochs, rates, frozen parameters.
 local check = require "check"
 local ms = require "mslua"
 local nn = ms.nn
@@ -54,6 +54,143 @@ check.case("an iterator of Lua gives all samples in each epoch", function()
     end
   end, { "x" }):batch(3)
   for _ = 1, 3 do check.equal(epoch_of(dataset), { { 1, 2, 3 } }) end
+end)
+
+------------------------------------------------------------------------------------------------------- learning rates
+
+local function parameter(name, ...) return ms.Parameter(ms.Tensor { ... }, name) end
+
+check.case("a learning rate that is assigned counts from the next step on", function()
+  local p = parameter("rate.p", 1, 2)
+  local opt = nn.SGD({ p }, 1)
+  check.equal(opt.learning_rate, 1)
+  opt { ms.ones { 2 } }
+  check.near(p.value:totable(), { 0, 1 }, 1e-6)
+  for _, key in ipairs { "learning_rate", "lr" } do
+    opt[key] = 0.25
+    opt { ms.ones { 2 } }
+    check.equal(opt.lr, 0.25)
+    opt.learning_rate = opt.learning_rate * 2
+    opt { ms.ones { 2 } }
+  end
+  check.near(p.value:totable(), { -1.5, -0.5 }, 1e-6)
+  opt.learning_rate = function(step) return step end
+  opt { ms.ones { 2 } }
+  check.near(p.value:totable(), { -1.5 - 6, -0.5 - 6 }, 1e-6)
+  opt.learning_rate = { 1, 1, 1, 1, 1, 1, 2 }
+  opt { ms.ones { 2 } }
+  check.near(p.value:totable(), { -9.5, -8.5 }, 1e-6)
+end)
+
+check.case("and in a TrainOneStepCell, a Model, and below LARS", function()
+  local function moved(make, train)
+    local net = nn.Dense(1, 1, { has_bias = false, weight_init = "ones" })
+    local opt = make(net)
+    opt.learning_rate = 0
+    train(net, opt)
+    check.equal(net.weight.value:totable(), { { 1 } })
+    opt.learning_rate = 0.5
+    train(net, opt)
+    return net.weight.value:item() ~= 1
+  end
+  local data = { ms.ones { 2, 1 }, ms.zeros { 2, 1 } }
+  local function sgd(net) return nn.SGD(net:trainable_params(), 1) end
+  local function lars(net) return nn.LARS(sgd(net)) end
+  local cells = setmetatable({}, { __mode = "k" })
+  local function one_step(net, opt)
+    cells[net] = cells[net] or nn.TrainOneStepCell(nn.WithLossCell(net, nn.MSELoss()), opt)
+    cells[net](unpack(data))
+  end
+  local function model(net, opt)
+    ms.Model(net, { loss_fn = nn.MSELoss(), optimizer = opt }):train(1,
+      ms.dataset.NumpySlicesDataset(data, { "x", "y" }):batch(2))
+  end
+  for _, make in ipairs { sgd, lars } do
+    for _, train in ipairs { one_step, model } do assert(moved(make, train)) end
+  end
+  local inner = nn.SGD({ parameter("inner.p", 1) }, 1)
+  local outer = nn.LARS(inner)
+  inner.learning_rate = 0.5
+  check.equal(outer.learning_rate, 0.5)
+end)
+
+check.case("what cannot be assigned to an optimizer", function()
+  local p, q = parameter("assigned.p", 1), parameter("assigned.q", 1)
+  local opt = nn.SGD({ p }, 1)
+  check.fails_here("SGD.weight_decay cannot be assigned: of an optimizer only learning_rate can",
+    function() opt.weight_decay = 0.1 end)
+  check.fails_here("SGD.foo cannot be assigned", function() opt.foo = 1 end)
+  check.fails_here("SGD.lr: expected", function() opt.lr = -1 end)
+  check.fails_here("SGD.learning_rate: expected", function() opt.learning_rate = "fast" end)
+  check.fails_here("SGD.learning_rate: expected a value, got nil", function() opt.learning_rate = nil end)
+  local groups = nn.SGD { params = { { params = { p }, lr = 0.1 }, { params = { q } } }, learning_rate = 1 }
+  check.fails_here("cannot be assigned where groups of params have an lr", function() groups.lr = 0.5 end)
+  local Mine = nn.SGD:extend "Mine"
+  function Mine:init(...)
+    nn.SGD.init(self, ...)
+    self.note = "mine"
+  end
+  check.equal(Mine({ p }, 1).note, "mine")
+end)
+
+check.case("a learning rate that a callback assigns while a Model trains", function()
+  local net = nn.Dense(1, 1)
+  local opt = nn.SGD(net:trainable_params(), 1)
+  local Change = ms.Callback:extend "Change"
+  function Change.on_train_step_end() opt.learning_rate = 0.5 end
+  local data = ms.dataset.NumpySlicesDataset({ ms.ones { 2, 1 }, ms.zeros { 2, 1 } }, { "x", "y" }):batch(2)
+  check.fails("SGD.learning_rate cannot be assigned while ms.Model trains", function()
+    ms.Model(net, { loss_fn = nn.MSELoss(), optimizer = opt }):train(1, data, { callbacks = { Change() } })
+  end)
+end)
+
+---------------------------------------------------------------------------------------------------------- parameters
+
+check.case("an optimizer has its parameters, and no weights are none", function()
+  local net = nn.Dense(2, 1)
+  local p = net:trainable_params()
+  local f = function(x) return net(x):sum() end
+  check.equal(nn.SGD(p, 1).parameters, p)
+  check.equal(nn.SGD({ { params = { p[2] } }, { params = { p[1] }, weight_decay = 0.1 } }, 1).parameters, { p[2], p[1] })
+  check.equal(nn.LARS(nn.SGD(p, 1)).parameters, p)
+  check.fails("give the optimizer params", function() return nn.SGD({ learning_rate = 1 }).parameters end)
+  local _, g = ms.value_and_grad(f, nil, nn.SGD(p, 1).parameters)(ms.ones { 4, 2 })
+  check.equal({ #g, g[1].shape[2] }, { 2, 2 })
+  _, g = ms.value_and_grad(f, nil, {})(ms.ones { 4, 2 })
+  check.equal(g, {})
+  local gx, gw = ms.grad(f, 1, {})(ms.ones { 4, 2 })
+  check.equal({ gx.shape[1], #gw }, { 4, 0 })
+end)
+
+check.case("a frozen parameter stays as it is, and so does its state", function()
+  for name, make in pairs {
+    SGD = function(p) return nn.SGD { params = p, learning_rate = 0.1, momentum = 0.9, weight_decay = 0.1 } end,
+    AdamW = function(p) return nn.AdamW { params = p, learning_rate = 0.1 } end,
+    Groups = function(p)
+      return nn.Adam { params = { { params = { p[1] }, weight_decay = 0.1 }, { params = { p[2] } } }, learning_rate = 0.1 }
+    end,
+  } do
+    local p = { parameter(name .. ".p", 1, 2), parameter(name .. ".q", 3) }
+    local alone = { parameter(name .. ".alone", 1, 2), parameter(name .. ".other", 3) }
+    local opt, other = make(p), make(alone)
+    local g = { ms.Tensor { 0.5, -1 }, ms.Tensor { 2 } }
+    opt(g)
+    other(g)
+    local before = p[1].value:totable()
+    p[1].requires_grad = false
+    opt(g)
+    check.equal(p[1].value:totable(), before)
+    assert(p[2].value:item() < 2.9)
+    p[2].requires_grad = false
+    opt(g)
+    p[1].requires_grad = true
+    alone[2].requires_grad = false
+    if name == "SGD" then  -- the number of the step does not count
+      opt(g)
+      other(g)
+      check.equal(p[1].value:totable(), alone[1].value:totable())
+    end
+  end
 end)
 
 check.done()

@@ -105,34 +105,38 @@ local function compile(self, columns)
     aggregate = parallel_context.aggregation(), shard = parallel_context.shard(),
   }
   M.report_idle(idle)
+  local schedule, lr_function = self.optimizer:rates_by_hand()
   return core.stepper {
-    graph = graph, schedule = self.optimizer.schedule, lr_function = self.optimizer.lr_function,
-    history = self.optimizer.history,
+    graph = graph, schedule = schedule, lr_function = lr_function, history = self.optimizer.history,
     broadcast = parallel_context.broadcasts(), together = parallel_context.together(),
   }
 end
 
---- A function that says whether requires_grad of one of the network's parameters has changed since now.
+--- A function that says whether requires_grad of one of the network's parameters, or what gives the optimizer's
+--- learning rate, has changed since now.
 ---@param network Cell
+---@param optimizer mslua.Optimizer
 ---@return fun(): boolean
-function M.watch_trained(network)
+function M.watch_trained(network, optimizer)
   local parameters, trained = network:get_parameters(), {}
+  local schedule, lr_function = optimizer:rates_by_hand()
   for i, p in ipairs(parameters) do trained[i] = p.requires_grad end
   return function()
     for i, p in ipairs(parameters) do
       if p.requires_grad ~= trained[i] then return true end
     end
-    return false
+    local next_schedule, next_function = optimizer:rates_by_hand()
+    return next_schedule ~= schedule or next_function ~= lr_function
   end
 end
 
 --- Compiled at the first call, for the types of its columns; later calls must have the same. It is compiled again where
---- requires_grad of a parameter has changed.
+--- requires_grad of a parameter has changed, or the optimizer's learning rate was assigned for the first time.
 function M.TrainOneStepCell:construct(...)
   if core.is_tracing() then errors.fail "TrainOneStepCell: a training step cannot be part of a network" end
   if not rawget(self, "step") or rawget(self, "has_changed")() then
     rawset(self, "step", compile(self, { ... }))
-    rawset(self, "has_changed", M.watch_trained(self.network))
+    rawset(self, "has_changed", M.watch_trained(self.network, self.optimizer))
   end
   return rawget(self, "step")(...)
 end
