@@ -4,17 +4,22 @@ local class = require "mslua.class"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
 local notice = require "mslua.notice"
+local optimizers = require "mslua.optimizer"
 local shared_parameters = require "mslua.shared_parameters"
 local Cell = require "mslua.cell"
+local wrap = require "mslua.nn.wrap"
 
 local M = {}
 
 local bind_save = args.signature("save_checkpoint", {
-  { "save_obj", "cell|table|list", required = true,
-    doc = "a network, or a table of tensors by name" },
+  { "save_obj", "cell|optimizer|table|list", required = true,
+    doc = "a network, an nn.TrainOneStepCell, an optimizer, or a table of tensors by name" },
   { "ckpt_file_name", "string", required = true,
     doc = "a folder to write, or a file that ends in .safetensors or .npz" },
 })
+
+-- The optimizer whose state belongs to a cell's values; nil: none.
+local function optimizer_of(cell) return class.is(cell, wrap.TrainOneStepCell) and cell.optimizer or nil end
 
 -- The parameters in a table of values and their keys, in an order that is the same on all ranks.
 local function parameters_in(values)
@@ -28,15 +33,20 @@ local function parameters_in(values)
 end
 
 --- Saves a network's parameters and states, or a table name -> tensor, as a folder, or as one file when the name ends
---- in .safetensors or .npz (NumPy's, where bf16 is f32; load_checkpoint does not read it). Where ranks keep parts of
+--- in .safetensors or .npz (NumPy's, where bf16 is f32; load_checkpoint does not read it). Of an optimizer its state is
+--- saved, and the steps that it has made; of an nn.TrainOneStepCell the parameters and these. Where ranks keep parts of
 --- the parameters, all of them call it, and of those that give one name the first writes; with pipeline stages, whose
 --- ranks do not have all parameters, it is an error. (save_obj, ckpt_file_name)
 function M.save_checkpoint(...)
   local a = bind_save(...)
   local values, path = a.save_obj, a.ckpt_file_name
   if class.is(values, Cell) then
-    values:_check_found "save_checkpoint"
-    values = values:get_parameters(function(p) return p.saved end)
+    local cell, opt = values, optimizer_of(values)
+    cell:_check_found "save_checkpoint"
+    values = cell:get_parameters(function(p) return p.saved end)
+    for name, v in pairs(opt and opt:saved_state(cell:get_parameters()) or {}) do values[name] = v end
+  elseif class.is(values, optimizers.Optimizer) then
+    values = values:saved_state()
   end
   local parameters, keys = parameters_in(values)
   for _, p in ipairs(parameters) do
@@ -66,7 +76,8 @@ local strict_load = { "strict_load", "boolean", true,
 local bind_load = args.signature("load_checkpoint", {
   { "ckpt_file_name", "string", required = true,
     doc = "a checkpoint's folder, a directory of checkpoints, of which the newest is read, or a .safetensors file" },
-  { "net", "cell", doc = "a network whose parameters take the values; default: none" },
+  { "net", "cell|optimizer", doc = "a network whose parameters, or an optimizer whose state, take the values; "
+    .. "default: none" },
   strict_load,
 })
 
@@ -75,16 +86,21 @@ local bind_load = args.signature("load_checkpoint", {
 ---@return table<string, Tensor>
 function M.load_checkpoint(...)
   local a = bind_load(...)
+  if a.ckpt_file_name:find "%.npz$" then
+    errors.fail("load_checkpoint: %s: .npz files are for NumPy and are not read here: save a folder or a .safetensors "
+      .. "file", a.ckpt_file_name)
+  end
   local values, unsaved = core.load_checkpoint(a.ckpt_file_name)
   if a.net then
     M.load_param_into_net(a.net, values, a.strict_load)
-    core.compare_unsaved(unsaved, a.net:get_parameters(), a.ckpt_file_name)
+    if class.is(a.net, Cell) then core.compare_unsaved(unsaved, a.net:get_parameters(), a.ckpt_file_name) end
   end
   return values
 end
 
 local bind_into = args.signature("load_param_into_net", {
-  { "net", "cell", required = true, doc = "the network whose parameters take the values" },
+  { "net", "cell|optimizer", required = true,
+    doc = "the network whose parameters, or the optimizer whose state, take the values" },
   { "parameter_dict", "table", required = true, doc = "tensors by the names of parameters" },
   strict_load,
 })
@@ -158,7 +174,7 @@ local function fit(parameters, values)
   for _, name in ipairs(stored) do
     -- A value of one rank: of a layerwise_parallel parameter or its optimizer's state, or of running statistics.
     local of_rank = name:match "^rank_%d+/(.*)$" or ""
-    if not used[name] and not states[name] and not by_name[of_rank] and not states[of_rank] then
+    if not used[name] and name ~= optimizers.HISTORY and not states[name] and not by_name[of_rank] and not states[of_rank] then
       table.insert(found.unused, name)
     end
   end
@@ -206,14 +222,30 @@ local function settle_partial(found)
   say("converted: %s", converted)
 end
 
+-- Gives an optimizer the state and the steps among the values.
+local function restore(opt, values, strict, parameters)
+  if values[optimizers.HISTORY] == nil then
+    errors.fail("load_param_into_net: the values have no '%s': expected those of an optimizer, which "
+      .. "ms.save_checkpoint(opt, FILE) saves", optimizers.HISTORY)
+  end
+  local missing = opt:restore_state(values, parameters)
+  if strict and #missing > 0 then
+    errors.fail("load_param_into_net: not in the checkpoint: %s (strict_load = false loads what fits)",
+      listed(missing))
+  end
+  return missing
+end
+
 --- Gives the parameters of a network the values of their names. What only one side has, or has with another shape or
 --- dtype, is an error that lists it, before any parameter changes; an optimizer's state in a checkpoint is neither
---- missed nor surplus. strict_load = false loads what fits, converts floats, and prints the rest. (net, parameter_dict,
---- strict_load = true)
+--- missed nor surplus. strict_load = false loads what fits, converts floats, and prints the rest. An optimizer takes its
+--- state and its steps from values that save_checkpoint has saved of one, an nn.TrainOneStepCell the parameters and
+--- these: training then goes on as if it had not been interrupted. (net, parameter_dict, strict_load = true)
 ---@return string[] missing parameters of the network that got no value
 ---@return string[] unused names that the network does not have
 function M.load_param_into_net(...)
   local a = bind_into(...)
+  if class.is(a.net, optimizers.Optimizer) then return restore(a.net, a.parameter_dict, a.strict_load), {} end
   local found = fit(a.net:get_parameters(), a.parameter_dict)
   if #found.taken + #found.wrong == 0 then
     errors.fail("load_param_into_net: no name in common: the network has %s, the checkpoint %s",
@@ -228,6 +260,10 @@ function M.load_param_into_net(...)
     local p, v = entry.parameter, entry.value
     if core.kind(v) == "Parameter" then v = v.value end
     p.value = v:astype(p.dtype)
+  end
+  local opt = optimizer_of(a.net)
+  if opt and a.parameter_dict[optimizers.HISTORY] ~= nil then
+    restore(opt, a.parameter_dict, a.strict_load, a.net:trainable_params())
   end
   return found.missing, found.unused
 end

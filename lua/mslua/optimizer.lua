@@ -285,6 +285,46 @@ function Optimizer:__call(...)
   if update.step then update.step(unpack(trained_of(gradients, update))) end
 end
 
+--- The name of the steps and updates that an optimizer has made, beside its state.
+M.HISTORY = "optimizer.history"
+
+--- What save_checkpoint writes of an optimizer: its state by name, "moments.fc.weight", and M.HISTORY.
+---@param parameters? Parameter[] default: those that it updates
+---@return table<string, Parameter|Tensor>
+---@package
+function Optimizer:saved_state(parameters)
+  local values = core.optimizer_states(self.history, parameters or self.parameters)
+  values[M.HISTORY] = core.tensor({ core.optimizer_counts(self.history) }, "float64")
+  return values
+end
+
+--- Restores what saved_state gave; gives the names of the state that `values` does not have. Nothing changes before it
+--- is known that all fits.
+---@param values table<string, Tensor>
+---@param parameters? Parameter[] default: those that it updates
+---@return string[] missing
+---@package
+function Optimizer:restore_state(values, parameters)
+  local counts, missing, found = values[M.HISTORY]:totable(), {}, {}
+  parameters = parameters or self.parameters
+  if not parallel_context.shard() then update_graph(self, parameters) end
+  local states = core.optimizer_states(self.history, parameters)
+  for _, name in ipairs(errors.names(states)) do
+    local v, held = values[name], states[name]
+    if v == nil then
+      if counts[2] > 0 then missing[#missing + 1] = name end
+    elseif v.dtype ~= held.dtype or v.shape ~= held.shape then
+      errors.fail("load_param_into_net: %s is %s%s here and %s%s in the checkpoint", name, held.dtype,
+        errors.show(held.shape), v.dtype, errors.show(v.shape))
+    else
+      found[held] = v
+    end
+  end
+  for held, v in pairs(found) do held.value = core.kind(v) == "Parameter" and v.value or v end
+  core.set_optimizer_counts(self.history, unpack(counts))
+  return missing
+end
+
 function Optimizer:__tostring() return self.class_name end
 
 local function check_rate(v)

@@ -1,7 +1,9 @@
--- What loops of one's own need beside opt(gradients): epochs, rates, frozen parameters.
+-- What loops of one's own need beside opt(gradients): epochs, rates, frozen parameters, saved state.
 local check = require "check"
 local ms = require "mslua"
 local nn = ms.nn
+
+local folder = (os.getenv "TEST_TMPDIR" or "/tmp") .. "/"
 
 -------------------------------------------------------------------------------------------------------------- epochs
 
@@ -191,6 +193,85 @@ check.case("a frozen parameter stays as it is, and so does its state", function(
       check.equal(p[1].value:totable(), alone[1].value:totable())
     end
   end
+end)
+
+---------------------------------------------------------------------------------------------------------- saved state
+
+local makers = {
+  adam = function(p) return nn.Adam(p, nn.cosine_decay_lr(0, 0.1, 10)) end,
+  momentum = function(p) return nn.Momentum { params = p, learning_rate = 0.1, momentum = 0.9 } end,
+  sgd = function(p) return nn.SGD(p, function(step) return 0.1 / step end) end,
+  lars = function(p) return nn.LARS(nn.Momentum { params = p, learning_rate = 0.1, momentum = 0.9 }) end,
+}
+local x, y = ms.Tensor { { 1, 2 }, { 0.5, -1 } }, ms.Tensor { { 1 }, { 0 } }
+
+local function fresh()
+  ms.set_seed(11)
+  return nn.Dense(2, 1)
+end
+
+local function by_hand(net, opt)
+  local f = ms.value_and_grad(function() return nn.MSELoss()(net(x), y) end, nil, opt.parameters)
+  return function() opt((select(2, f()))) end
+end
+
+for name, make in pairs(makers) do
+  check.case("the state of " .. name .. " is saved and restored", function()
+    local whole = fresh()
+    local step = by_hand(whole, make(whole:trainable_params()))
+    for _ = 1, 6 do step() end
+
+    local first = fresh()
+    local opt = make(first:trainable_params())
+    step = by_hand(first, opt)
+    for _ = 1, 3 do step() end
+    ms.save_checkpoint(first, folder .. name .. ".safetensors")
+    ms.save_checkpoint(opt, folder .. name .. "_opt.safetensors")
+    local second = fresh()
+    ms.load_checkpoint(folder .. name .. ".safetensors", second)
+    local other = make(second:trainable_params())
+    ms.load_param_into_net(other, ms.load_checkpoint(folder .. name .. "_opt.safetensors"))
+    step = by_hand(second, other)
+    for _ = 1, 3 do step() end
+    check.equal(second.weight.value:totable(), whole.weight.value:totable())
+  end)
+
+  check.case("and by a TrainOneStepCell with " .. name, function()
+    local function cell()
+      local net = fresh()
+      return nn.TrainOneStepCell(nn.WithLossCell(net, nn.MSELoss()), make(net:trainable_params())), net
+    end
+    local whole, net = cell()
+    for _ = 1, 6 do whole(x, y) end
+    local first = cell()
+    for _ = 1, 3 do first(x, y) end
+    ms.save_checkpoint(first, folder .. name .. "_cell")
+    local second, found = cell()
+    ms.load_checkpoint(folder .. name .. "_cell", second)
+    for _ = 1, 3 do second(x, y) end
+    check.equal(found.weight.value:totable(), net.weight.value:totable())
+    ms.load_checkpoint(folder .. name .. "_cell", fresh())  -- weights alone
+  end)
+end
+
+check.case("what does not fit an optimizer", function()
+  local net = fresh()
+  local opt = makers.adam(net:trainable_params())
+  check.fails_here("the values have no 'optimizer.history'", function()
+    ms.load_param_into_net(opt, { weight = net.weight })
+  end)
+  by_hand(net, opt)()
+  ms.save_checkpoint(opt, folder .. "adam_fits.safetensors")
+  local values = ms.load_checkpoint(folder .. "adam_fits.safetensors")
+  values["moment1.weight"] = nil
+  check.fails_here("not in the checkpoint: moment1.weight", function() ms.load_param_into_net(opt, values) end)
+  values["moment1.weight"] = ms.ones { 3 }
+  check.fails_here("moment1.weight is float32{1, 2} here and float32{3} in the checkpoint",
+    function() ms.load_param_into_net(opt, values) end)
+  check.fails_here("SGD: which parameters", function()
+    ms.save_checkpoint(nn.SGD { learning_rate = 1 }, folder .. "none.safetensors")
+  end)
+  check.fails_here(".npz files are for NumPy and are not read here", function() ms.load_checkpoint "weights.npz" end)
 end)
 
 check.done()
