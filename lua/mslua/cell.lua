@@ -23,6 +23,10 @@ require("mslua.args").kind("cell", is_cell, "a Cell")
 -- item of, _lists the lists of cells that are below it, or are itself, each before its _items.
 function Cell:new(...)
   arity.check(self.class_name, nil, self.init, 1, ...)
+  if self.bprop then
+    errors.fail("%s: bprop is not called: x + ops.stop_gradient(f(x) - x) is f(x) with the gradient of x, and "
+      .. "g(x) + ops.stop_gradient(f(x) - g(x)) is f(x) with the gradient of g(x)", self.class_name)
+  end
   local cell = {}
   cell._fields, cell._order = self._new_fields(cell), {}
   setmetatable(cell, self)
@@ -50,24 +54,49 @@ Cell.elsewhere = {
   eval = "set_train(false); ms.Model evaluates",
   forward = "it is construct, and is called as net(x)",
   to_float = 'amp = "bf16" of ms.Model, or of train in a recipe',
+  freeze = "for _, p in ipairs(net:get_parameters()) do p.requires_grad = false end",
+  requires_grad_ = "for _, p in ipairs(net:get_parameters()) do p.requires_grad = false end",
+  set_grad = "ms.value_and_grad asks for gradients where it is called",
+  zero_grad = "gradients are results of ms.value_and_grad: nothing adds up that would have to be zeroed",
+  apply = "for _, p in ipairs(net:get_parameters()) do ... end, or cells of net:name_cells()",
+  register_forward_hook = "call ms.print(x) or return the value from construct",
+  register_forward_pre_hook = "call ms.print(x) or return the value from construct",
+  register_backward_hook = "ms.grad by the value that the gradient is asked of",
+  register_full_backward_hook = "ms.grad by the value that the gradient is asked of",
+  register_buffer = 'self:state("name", shape, init)',
+  named_parameters = "get_parameters(), each has a p.name",
+  parameters_and_names = "get_parameters(), each has a p.name",
+  to = "a network is on the device of the program: --device",
+  cuda = "a network is on the device of the program: --device",
 }
 
 local function registers(v) return is_cell(v) or parameter.is(v) end
 
--- The first cell of a plain table for which `wanted` is true.
-local function cell_in(v, wanted)
-  if type(v) ~= "table" or getmetatable(v) then return nil end
+-- The first cell or parameter of a plain table, or of plain tables in it, for which `wanted` is true.
+local function find_in(v, wanted, seen)
+  if type(v) ~= "table" or getmetatable(v) or seen[v] then return nil end
+  seen[v] = true
   for _, item in pairs(v) do
-    if is_cell(item) and wanted(item) then return item end
+    local found = registers(item) and wanted(item) and item or find_in(item, wanted, seen)
+    if found then return found end
   end
 end
 
-local function any() return true end
+local function holds_cell(v)
+  if type(v) ~= "table" or getmetatable(v) then return false end
+  for _, item in pairs(v) do
+    if is_cell(item) then return true end
+  end
+  return false
+end
 
 local function check_field(self, key, v)
-  if cell_in(v, any) then
+  if holds_cell(v) then
     errors.fail("%s.%s: the cells of a plain table would not be found: use nn.CellList(...), or a field for each",
       self.class_name, key)
+  elseif key == "requires_grad" and type(v) == "boolean" then
+    errors.fail("%s.requires_grad = %s has no effect: parameters have it: for _, p in ipairs(cell:get_parameters()) do "
+      .. "p.requires_grad = %s end", self.class_name, tostring(v), tostring(v))
   elseif key == "pipeline_stage" and v ~= nil and (type(v) ~= "number" or v < 0 or v ~= math.floor(v)) then
     errors.fail("%s.pipeline_stage: expected a stage, an integer from 0, got %s", self.class_name, errors.show(v))
   end
@@ -309,7 +338,8 @@ function Cell:_each_cell(visit, path, seen)
   end
 end
 
---- The parameters of this cell and of those below, in order of registration, each once.
+--- The parameters of this cell and of those below, in order of registration, each once. Those in a plain table of a
+--- field are not found, which is an error.
 ---@param predicate? fun(p: Parameter): boolean
 ---@return Parameter[]
 function Cell:get_parameters(...)
@@ -318,6 +348,7 @@ function Cell:get_parameters(...)
   if predicate ~= nil and type(predicate) ~= "function" then
     errors.fail("get_parameters: expected a function of a parameter, got %s", errors.show(predicate))
   end
+  self:_check_found("get_parameters", true)
   ensure_names(self, root_of(self))
   local list, seen, by_name = {}, {}, {}
   self:_each_cell(function(cell)
@@ -345,19 +376,26 @@ local function has_parameters(cell)
   return found
 end
 
---- Fails where a plain table in a field has cells with parameters that are nowhere else in the network.
+--- Fails where a plain table in a field has parameters, or cells with parameters, that are nowhere else in the network.
 ---@param what string "save_checkpoint"
+---@param anywhere? boolean true: what is in a field of any other cell is found there
 ---@package
-function Cell:_check_found(what)
+function Cell:_check_found(what, anywhere)
   local owned = {}
   self:_each_cell(function(cell) owned[cell] = true end)
-  local function is_lost(cell) return not owned[cell] and has_parameters(cell) end
+  local function is_lost(item)
+    if parameter.is(item) then return own_names[item] == nil end
+    return not owned[item] and not (anywhere and rawget(item, "_owner")) and has_parameters(item)
+  end
   for cell in pairs(owned) do
     for key, v in pairs(rawget(cell, "_fields")) do
-      local lost = cell_in(v, is_lost)
-      if lost then
+      local lost = find_in(v, is_lost, {})
+      if lost and is_cell(lost) then
         errors.fail("%s: %s.%s is a plain table, in which the parameters of a %s are not found: use nn.CellList(...), "
           .. "or a field for each cell", what, cell.class_name, tostring(key), lost.class_name)
+      elseif lost then
+        errors.fail("%s: %s.%s is a plain table, in which parameter '%s' is not found: assign each parameter to a "
+          .. 'field, self["w" .. i] = ms.Parameter(...)', what, cell.class_name, tostring(key), lost.name)
       end
     end
   end

@@ -1,7 +1,7 @@
 -- What loops of one's own need beside opt(gradients): epochs, rates, frozen parameters, saved state.
 local check = require "check"
 local ms = require "mslua"
-local nn = ms.nn
+local nn, ops = ms.nn, ms.ops
 
 local folder = (os.getenv "TEST_TMPDIR" or "/tmp") .. "/"
 
@@ -193,6 +193,43 @@ check.case("a frozen parameter stays as it is, and so does its state", function(
       check.equal(p[1].value:totable(), alone[1].value:totable())
     end
   end
+  check.fails_here("Dense.requires_grad = false has no effect", function() nn.Dense(1, 1).requires_grad = false end)
+end)
+
+check.case("parameters in plain tables are not lost in silence", function()
+  local Late = nn.Cell:extend "Late"
+  function Late:init(fill)
+    self.fc = nn.Dense(2, 2)
+    self.parts = {}
+    fill(self)
+  end
+  local function cells(self) self.parts[1] = nn.Dense(2, 2) end
+  local function nested(self) self.parts[1] = { nn.Dense(2, 2) } end
+  local function parameters(self) self.parts[1] = { parameter("lost", 1) } end
+  for fill, text in pairs {
+    [cells] = "Late.parts is a plain table, in which the parameters of a Dense are not found",
+    [nested] = "Late.parts is a plain table, in which the parameters of a Dense are not found",
+    [parameters] = "Late.parts is a plain table, in which parameter 'lost' is not found",
+  } do
+    local net = Late(fill)
+    check.fails_here(text, function() net:trainable_params() end)
+    check.fails_here(text, function() net:get_parameters() end)
+    check.fails_here(text, function() net:parameters_dict() end)
+    check.fails_here("save_checkpoint: " .. text, function() ms.save_checkpoint(net, folder .. "late.safetensors") end)
+    check.fails_here(text, function() ms.load_param_into_net(net, {}) end)
+    check.fails(text, function() nn.TrainOneStepCell(net, nn.SGD { learning_rate = 1 })(ms.ones { 2, 2 }) end)
+  end
+  -- Of parameters and cells that a field has too, a table may have a list.
+  local shared = nn.Dense(2, 2)
+  local Listed = nn.Cell:extend "Listed"
+  function Listed:init()
+    self.fc, self.w = nn.Dense(2, 2), parameter("w", 1)
+    self.all, self.shapes = { self.w, deep = { self.w } }, { { 1, 2 }, { 3 } }
+    self.all[2] = self.fc
+    self.list = nn.CellList { shared }
+    self.all[3] = shared
+  end
+  check.equal(#Listed():trainable_params(), 5)
 end)
 
 ---------------------------------------------------------------------------------------------------------- saved state
@@ -272,6 +309,15 @@ check.case("what does not fit an optimizer", function()
     ms.save_checkpoint(nn.SGD { learning_rate = 1 }, folder .. "none.safetensors")
   end)
   check.fails_here(".npz files are for NumPy and are not read here", function() ms.load_checkpoint "weights.npz" end)
+end)
+
+check.case("a bprop of a cell is an error", function()
+  local Sign = nn.Cell:extend "Sign"
+  function Sign.construct(_, v) return ops.sign(v) end
+  function Sign.bprop(_, _, _, dout) return dout end
+  check.fails_here("Sign: bprop is not called: x + ops.stop_gradient(f(x) - x)", function() Sign() end)
+  local g = ms.grad(function(v) return (v + ops.stop_gradient(ops.sign(v) - v)):sum() end)(ms.Tensor { 1, -2 })
+  check.equal(g:totable(), { 1, 1 })
 end)
 
 check.done()

@@ -210,14 +210,11 @@ check.case("a step has something to train, and all that its network uses", funct
   check.fails_here("SGD: no parameter to train: none of the network has requires_grad = true", function()
     nn.TrainOneStepCell(nn.WithLossCell(net, loss), nn.SGD { learning_rate = 1 })(unpack(batches[1]))
   end)
-  local Late = nn.Cell:extend "Late"
-  function Late:init()
-    self.fc, self.more = nn.Dense(2, 2), {}
-    self.more[1] = nn.Dense(2, 2)
-  end
-  function Late:construct(x) return self.more[1](self.fc(x)) end
+  local Outside, outside = nn.Cell:extend "Outside", nn.Dense(2, 2)
+  function Outside:init() self.fc = nn.Dense(2, 2) end
+  function Outside:construct(x) return outside(self.fc(x)) end
   check.fails_here("which is none of its own, so it would not be trained", function()
-    nn.TrainOneStepCell(nn.WithLossCell(Late(), loss), nn.SGD { learning_rate = 1 })(unpack(batches[1]))
+    nn.TrainOneStepCell(nn.WithLossCell(Outside(), loss), nn.SGD { learning_rate = 1 })(unpack(batches[1]))
   end)
 end)
 
