@@ -1,10 +1,13 @@
 // core.value_and_grad: traces a function, differentiates the graph, compiles it, and runs it.
 #include <cstdint>
+#include <cstdio>
 #include <list>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "core/autodiff/gradient.h"
 #include "lua/graph_lua.h"
@@ -16,28 +19,61 @@ namespace mslua {
 
 namespace {
 struct GradFunction;
-}
+struct GradientPrograms;
+}  // namespace
 template <>
 struct KindName<std::shared_ptr<GradFunction>> {
   static constexpr const char* value = "GradFunction";
 };
+template <>
+struct KindName<std::shared_ptr<GradientPrograms>> {
+  static constexpr const char* value = "GradientPrograms";
+};
 
 namespace {
 
-using ParameterList = std::vector<std::shared_ptr<ParameterData>>;
+// The programs of all functions of a session: those whose graphs are equal have one program. The programs that were
+// used last stay, at least kLeastPrograms of them, and more as long as their graphs have no more than kMostNodes nodes.
+struct GradientPrograms {
+  static constexpr size_t kLeastPrograms = 32;
+  static constexpr size_t kMostNodes = size_t{1} << 18;
+  static constexpr int kManyPrograms = 100;  // of one line: a note says so
+  struct Compiled {
+    std::string key;  // the graph's fingerprint, and what its gradients are asked of
+    size_t nodes = 0;
+    std::shared_ptr<Program> program;
+  };
+  std::list<Compiled> compiled;  // used last first
+  absl::flat_hash_map<std::string, std::list<Compiled>::iterator> by_key;
+  size_t nodes = 0;                                // of all
+  absl::flat_hash_map<std::string, int> compiles;  // made for the calls on a line, "train.lua:12"
 
-constexpr size_t kMostPrograms = 32;  // of a function: each number that it computes with makes another one
+  std::shared_ptr<Program> Find(const std::string& key) {
+    const auto found = by_key.find(key);
+    if (found == by_key.end()) return nullptr;
+    compiled.splice(compiled.begin(), compiled, found->second);
+    return found->second->program;
+  }
+
+  void Add(Compiled made) {
+    while (compiled.size() >= kLeastPrograms && nodes + made.nodes > kMostNodes) {
+      nodes -= compiled.back().nodes;
+      by_key.erase(compiled.back().key);
+      compiled.pop_back();
+    }
+    nodes += made.nodes;
+    compiled.push_front(std::move(made));
+    by_key[compiled.front().key] = compiled.begin();
+  }
+};
+
+using ParameterList = std::vector<std::shared_ptr<ParameterData>>;
 
 // A function is traced each time that it is called, since it may read what has changed: variables, fields, whether a
 // cell trains. Equal graphs are compiled once.
 struct GradFunction {
   std::vector<int64_t> arguments;  // from 0
   ParameterList weights;
-  struct Compiled {
-    uint64_t graph = 0;  // Fingerprint of the function's graph
-    std::unique_ptr<Program> program;
-  };
-  std::list<Compiled> compiled;  // used last first
   int64_t runs = 0;
 };
 
@@ -86,8 +122,14 @@ StatusOr<TracedCall> TraceCall(lua_State* L, Session& session, const GradFunctio
   RETURN_IF_ERROR(CallInTrace(session, arguments, LUA_MULTRET));
   TracedCall call;
   for (int i = base + 1; i <= lua_gettop(L); ++i) {
-    ASSIGN_OR_RETURN(const Value v, OperandValue(session, L, i, DType::kF32));
-    call.results.push_back(v);
+    const StatusOr<Value> v = OperandValue(session, L, i, DType::kF32);
+    if (!v.ok() && lua_type(L, i) == LUA_TTABLE) {
+      return absl::InvalidArgumentError(absl::StrCat("value_and_grad: result ", i - base,
+                                                     " of the function is a table: expected a tensor: return each "
+                                                     "tensor as a result of its own, loss, x, y"));
+    }
+    RETURN_IF_ERROR(v.status());
+    call.results.push_back(*v);
   }
   lua_settop(L, base);
   if (call.results.empty())
@@ -96,7 +138,8 @@ StatusOr<TracedCall> TraceCall(lua_State* L, Session& session, const GradFunctio
   if (type.rank() != 0 || !IsFloat(type.dtype)) {
     return absl::InvalidArgumentError(
         absl::StrCat("value_and_grad: the function's first result should be a float scalar, got ", ToString(type),
-                     " (take its :sum() or :mean())"));
+                     type.rank() != 0 ? " (take its :sum() or :mean())"
+                                      : " (only floats have gradients: give it x:astype(ms.float32))"));
   }
   for (int64_t a : f.arguments) {
     if (a >= arguments || !values[static_cast<size_t>(a)].valid()) {
@@ -111,25 +154,44 @@ StatusOr<TracedCall> TraceCall(lua_State* L, Session& session, const GradFunctio
   return call;
 }
 
+// Those of the session, which Lua's registry keeps.
+GradientPrograms& ProgramsOf(lua_State* L) {
+  constexpr char kPrograms[] = "mslua.gradient_programs";
+  const StackGuard guard(L);
+  lua_getfield(L, LUA_REGISTRYINDEX, kPrograms);
+  if (lua_isnil(L, -1)) {
+    PushObject(L, std::make_shared<GradientPrograms>());
+    lua_pushvalue(L, -1);
+    lua_setfield(L, LUA_REGISTRYINDEX, kPrograms);
+  }
+  return **ToObject<std::shared_ptr<GradientPrograms>>(L, -1);
+}
+
 // The program of a traced call: one that was compiled of an equal graph, or a new one. Gradients only add to the graph.
-StatusOr<Program*> ProgramOf(Session& session, GradFunction& f, const TracedCall& call) {
+StatusOr<std::shared_ptr<Program>> ProgramOf(Session& session, const TracedCall& call) {
   Trace& trace = *session.trace;
   GraphBuilder& g = trace.g();
   for (size_t i = 0; i < call.results.size(); ++i) g.Output(absl::StrCat("value", i), call.results[i]);
   trace.OutputAssigned();
-  const uint64_t graph = Fingerprint(g.graph());
-  for (auto c = f.compiled.begin(); c != f.compiled.end(); ++c) {
-    if (c->graph != graph) continue;
-    f.compiled.splice(f.compiled.begin(), f.compiled, c);
-    return f.compiled.front().program.get();
-  }
+  std::string key = absl::StrCat(Fingerprint(g.graph()));
+  for (const Value v : call.wrt) absl::StrAppend(&key, " ", v.node, ".", v.output);
+  GradientPrograms& programs = ProgramsOf(session.lua());
+  if (std::shared_ptr<Program> known = programs.Find(key)) return known;
   ASSIGN_OR_RETURN(const std::vector<Value> gradients, Gradients(g, call.results[0], call.wrt));
   for (size_t i = 0; i < gradients.size(); ++i) g.Output(absl::StrCat("grad", i), gradients[i]);
   ASSIGN_OR_RETURN(const Graph whole, g.Finish());
   ASSIGN_OR_RETURN(auto program, Program::Compile(session, whole, trace.used()));
-  if (f.compiled.size() == kMostPrograms) f.compiled.pop_back();
-  f.compiled.push_front({graph, std::move(program)});
-  return f.compiled.front().program.get();
+  std::shared_ptr<Program> shared = std::move(program);
+  programs.Add({std::move(key), whole.nodes.size(), shared});
+  const auto where = session.Where();
+  const std::string line = where->file.empty() ? "" : absl::StrCat(where->file, ":", where->line);
+  if (++programs.compiles[line] == GradientPrograms::kManyPrograms && session.state().rank == 0) {
+    std::fprintf(stderr,
+                 "mslua: note: %s%svalue_and_grad: %d different graphs were compiled here: each Lua number and each "
+                 "shape makes another one; give numbers that change as tensors, and pad to few shapes\n",
+                 line.c_str(), line.empty() ? "" : ": ", GradientPrograms::kManyPrograms);
+  }
+  return shared;
 }
 
 // In a trace: its graph gets the call and the gradients.
@@ -155,7 +217,7 @@ StatusOr<int> CallGradFunction(lua_State* L, Session& session) {
   const int n = lua_gettop(L);
   if (session.trace != nullptr) return CallInOuterTrace(L, session, f, n);
   std::vector<Tensor> data;
-  Program* program = nullptr;
+  std::shared_ptr<Program> program;
   size_t results = 0;
   {
     TraceScope scope(session, "grad");
@@ -178,7 +240,7 @@ StatusOr<int> CallGradFunction(lua_State* L, Session& session) {
     }
     RETURN_IF_ERROR(trace.Check());
     ASSIGN_OR_RETURN(const TracedCall call, TraceCall(L, session, f, n, values));
-    ASSIGN_OR_RETURN(program, ProgramOf(session, f, call));
+    ASSIGN_OR_RETURN(program, ProgramOf(session, call));
     results = call.results.size();
     data.insert(data.end(), trace.captured().begin(), trace.captured().end());
   }
@@ -221,7 +283,8 @@ StatusOr<int> ValueAndGrad(lua_State* L, Session&) {
 
 void OpenGradients(lua_State* L) {
   NewKind<std::shared_ptr<GradFunction>>(L);
-  lua_pop(L, 1);
+  NewKind<std::shared_ptr<GradientPrograms>>(L);
+  lua_pop(L, 2);
   SetFunctions(L, {{"value_and_grad", Entry<ValueAndGrad>}});
 }
 

@@ -311,6 +311,28 @@ check.case("what does not fit an optimizer", function()
   check.fails_here(".npz files are for NumPy and are not read here", function() ms.load_checkpoint "weights.npz" end)
 end)
 
+----------------------------------------------------------------------------------------------------------- gradients
+
+check.case("functions of one graph share a program, and gradients by other values do not", function()
+  local p, q = parameter("shared.p", 2), parameter("shared.q", 3)
+  local function f() return (p * p * q):sum() end
+  for _ = 1, 3 do
+    for weights, wanted in pairs { [{ p }] = { 12 }, [{ q }] = { 4 }, [{ q, p }] = { 4, 12 }, [{ p, q }] = { 12, 4 } } do
+      local _, g = ms.value_and_grad(f, nil, weights)()
+      local found = {}
+      for i, d in ipairs(g) do found[i] = d:item() end
+      check.equal(found, wanted)
+    end
+  end
+  local a, b = ms.Tensor { 2 }, ms.Tensor { 3 }
+  local function h(u, v) return (u * u * v):sum() end
+  check.equal({ ms.grad(h, 1)(a, b):item(), ms.grad(h, 2)(a, b):item() }, { 12, 4 })
+  local program, step = os.clock(), function() return ms.value_and_grad(f, nil, { p, q })() end
+  for _ = 1, 200 do step() end
+  program = (os.clock() - program) / 200
+  assert(program < 0.02, program)
+end)
+
 check.case("a bprop of a cell is an error", function()
   local Sign = nn.Cell:extend "Sign"
   function Sign.construct(_, v) return ops.sign(v) end
@@ -318,6 +340,15 @@ check.case("a bprop of a cell is an error", function()
   check.fails_here("Sign: bprop is not called: x + ops.stop_gradient(f(x) - x)", function() Sign() end)
   local g = ms.grad(function(v) return (v + ops.stop_gradient(ops.sign(v) - v)):sum() end)(ms.Tensor { 1, -2 })
   check.equal(g:totable(), { 1, 1 })
+end)
+
+check.case("results that have no gradient", function()
+  check.fails("result 2 of the function is a table: expected a tensor", function()
+    ms.value_and_grad(function(v) return v:sum(), { logits = v } end, { has_aux = true })(ms.ones { 2 })
+  end)
+  check.fails("only floats have gradients: give it x:astype(ms.float32)", function()
+    ms.grad(function(v) return (v * v):sum() end)(ms.arange(3))
+  end)
 end)
 
 check.done()
