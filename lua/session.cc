@@ -122,7 +122,11 @@ int Session::OnError(lua_State* L) {
   }
   Session& session = Session::Of(L);
   if (session.explained == lua_tostring(L, 1)) return 1;
-  if (absl::StrContains(lua_tostring(L, 1), "attempt to call ")) ExplainCall(L);
+  for (const char* known : {"attempt to call ", "attempt to index ", "expected, got userdata)"}) {
+    if (!absl::StrContains(lua_tostring(L, 1), known)) continue;
+    ExplainCall(L);
+    break;
+  }
   session.explained = session.Explain(L, lua_tostring(L, 1));
   PushString(L, session.explained);
   return 1;

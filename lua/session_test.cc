@@ -55,7 +55,7 @@ TEST_F(SessionTest, AnErrorWithoutAMessageGivesItsExitCodeToNoOther) {
 
 TEST_F(SessionTest, MakersAndFields) {
   EXPECT_EQ(
-      Eval("local t = core.full({2, 3}, 7, 'int64') return t.shape[1], t.shape[2], t.dtype, t.size, #t, t:ndim()"),
+      Eval("local t = core.full({2, 3}, 7, 'int64') return t.shape[1], t.shape[2], t.dtype, t.size, #t, t.ndim"),
       "2 3 int64 6 2 2");
   EXPECT_EQ(Eval("return core.eye(2)"), "[[1., 0.],\n [0., 1.]]");
   EXPECT_EQ(Eval("return core.arange(1, 2, 0.25)"), "[1.  , 1.25, 1.5 , 1.75]");
@@ -67,7 +67,7 @@ TEST_F(SessionTest, MakersAndFields) {
                  "core.tensor({3.7}):astype('int32')"),
             "3 [3]");
   EXPECT_EQ(Eval("return core.kind(core.zeros({1})), core.kind({}), core.kind(1)"), "Tensor nil nil");
-  EXPECT_EQ(Eval("return core.tensor(9007199254740993 , 'int64'):astype('int32'):ndim()"), "0");
+  EXPECT_EQ(Eval("return core.tensor(9007199254740993 , 'int64'):astype('int32').ndim"), "0");
 }
 
 TEST_F(SessionTest, RandomTensorsAreFunctionsOfSeedAndStream) {
@@ -120,7 +120,8 @@ TEST_F(SessionTest, BadCallsNameTheLineAndTheMend) {
             "test.lua:1: MatMul: x: expected a tensor or a number, got a table (an operator is called with a dot, "
             "self.op(x); a list becomes one by ms.Tensor)");
   EXPECT_EQ(Eval("local y = f.matmul(core.zeros({2, 2}), core.zeros({2, 2}), {transpos_a = true})"),
-            "test.lua:1: MatMul: unknown attribute 'transpos_a' (did you mean 'transpose_a'?)");
+            "test.lua:1: MatMul: unknown attribute 'transpos_a' (did you mean 'transpose_a'?); attributes: "
+            "transpose_a, transpose_b");
   EXPECT_EQ(Eval("local y = f.matmul(core.zeros({2, 2}), core.zeros({2, 2}), {transpose_a = 1})"),
             "test.lua:1: MatMul: attribute 'transpose_a': expected true or false, got 1");
   EXPECT_EQ(
@@ -342,7 +343,18 @@ TEST_F(SessionTest, CallsOfWhatACellLacksNameItsClassAndTheNearest) {
   EXPECT_EQ(Eval("net.fc1(2)"),
             "test.lua:1: attempt to call field 'fc1' (a nil value): Net has no field 'fc1' (did you mean 'fc'?)");
   EXPECT_EQ(Eval("nn.SGD({net.fc.weight}, 0.1):stepp()").find("test.lua:1: "), 0u);
+  EXPECT_EQ(Eval("nn.SGD({net.fc.weight}, 0.1):zero_grad()").find(method + "'zero_grad' (a nil value): SGD has no "
+                                                                         "method 'zero_grad': gradients are results"),
+            0u);
+  EXPECT_EQ(Eval("return net.weight.value"),
+            "test.lua:1: attempt to index field 'weight' (a nil value): Net has no field 'weight'; it has fc");
+  EXPECT_EQ(Eval("return nn.Dense(2, 2).weight:ndim()"),
+            method + "'ndim' (a number value): it is a field of a tensor: x.ndim");
+  EXPECT_EQ(Eval("return ('%.3f'):format(require('mslua').Tensor(1.5))"),
+            "test.lua:1: bad argument #1 to 'format' (number expected, got userdata): of a tensor with one element "
+            "x:item() is the number");
   // What is no cell's stays Lua's own, and fields may be asked for.
+  EXPECT_EQ(Eval("local t = {} return t.x.y"), "test.lua:1: attempt to index field 'x' (a nil value)");
   EXPECT_EQ(Eval("local t = {} if net.bias == nil then t:clone() end"), method + "'clone' (a nil value)");
   EXPECT_EQ(Eval("return net.bias, net.fc.has_bias_or_so == nil"), "nil true");
 }

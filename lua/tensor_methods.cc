@@ -273,12 +273,6 @@ StatusOr<int> FreeTensor(lua_State* L, Session&) {
   return 0;
 }
 
-StatusOr<int> NumDims(lua_State* L, Session& session) {
-  ASSIGN_OR_RETURN(const TensorType type, SelfType(L, session, "ndim"));
-  lua_pushnumber(L, static_cast<double>(type.rank()));
-  return 1;
-}
-
 // What methods of other libraries' tensors are called here.
 const char* HereCalled(absl::string_view name) {
   constexpr const char* kNames[][2] = {{"asnumpy", "x:totable()"},
@@ -303,7 +297,7 @@ const char* HereCalled(absl::string_view name) {
 
 // `methods` lies at that index.
 Status NoSuchField(lua_State* L, int methods, absl::string_view field) {
-  std::vector<std::string> known = {"shape", "dtype", "size"};
+  std::vector<std::string> known = {"shape", "dtype", "size", "ndim"};
   for (lua_pushnil(L); lua_next(L, methods) != 0; lua_pop(L, 1)) {
     if (lua_type(L, -2) == LUA_TSTRING) known.emplace_back(lua_tostring(L, -2));
   }
@@ -417,6 +411,8 @@ StatusOr<int> GetTensorField(lua_State* L, const TensorType& type) {
     lua_pushstring(L, LongName(type.dtype));
   } else if (field == "size") {
     lua_pushnumber(L, static_cast<double>(type.elements()));
+  } else if (field == "ndim") {
+    lua_pushnumber(L, static_cast<double>(type.rank()));
   } else {
     lua_getfield(L, LUA_REGISTRYINDEX, kMethods);
     lua_pushvalue(L, 2);
@@ -461,6 +457,17 @@ StatusOr<int> NoRemainder(lua_State*, Session&) {
       "a % b: tensors have no remainder; a - ms.ops.floor(a / b) * b is that of float tensors, as Lua has it");
 }
 
+// "loss " .. x: both as tostring gives them.
+StatusOr<int> Concatenate(lua_State* L, Session& session) {
+  for (int i = 1; i <= 2; ++i) {
+    lua_getglobal(L, "tostring");
+    lua_pushvalue(L, i);
+    RETURN_IF_ERROR(session.Call(1, 1));
+  }
+  lua_concat(L, 2);
+  return 1;
+}
+
 // Sets the field of the metatable on top to `f`, the same object each time.
 void SetShared(lua_State* L, const char* field, lua_CFunction f) {
   const std::string key = absl::StrCat("mslua.metamethod.", field);
@@ -484,7 +491,7 @@ void SetOperandMetamethods(lua_State* L) {
     lua_pushcclosure(L, Entry<Arithmetic>, 1);
     lua_setfield(L, -2, o[0]);
   }
-  SetFunctions(L, {{"__unm", Entry<Negate>}, {"__len", Entry<Length>}, {"__mod", Entry<NoRemainder>}});
+  SetFunctions(L, {{"__unm", Entry<Negate>}, {"__len", Entry<Length>}, {"__mod", Entry<NoRemainder>}, {"__concat", Entry<Concatenate>}});
   // Lua asks two kinds about each other only where they have one function for it.
   SetShared(L, "__eq", Entry<Equal>);
   SetShared(L, "__lt", Entry<Compare<false>>);
@@ -499,8 +506,7 @@ void OpenTensorMethods(lua_State* L) {
                    {"argmax", Entry<ArgmaxMethod>},
                    {"totable", Entry<ToTable, 1>},
                    {"item", Entry<Item, 1>},
-                   {"free", Entry<FreeTensor, 1>},
-                   {"ndim", Entry<NumDims, 1>}});
+                   {"free", Entry<FreeTensor, 1>}});
   constexpr const char* kReductions[][2] = {
       {"sum", "reduce_sum"}, {"mean", "reduce_mean"}, {"max", "reduce_max"}, {"min", "reduce_min"}};
   for (const auto& r : kReductions) {

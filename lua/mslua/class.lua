@@ -78,11 +78,30 @@ local function callables(object, fields)
   return errors.names(names)
 end
 
+local tensor_fields = { ndim = true, shape = true, dtype = true, size = true }
+
+-- Lua's message of a field of nothing, "... attempt to index field 'weight' (a nil value)", where an object lacks it.
+local function explain_index(message)
+  local key, object = message:match "attempt to index %a+ '([%w_]+)' %(a nil value%)$", missed.object
+  local fields = object ~= nil and missed.key == key and rawget(object, "_fields")
+  if not fields then return message end
+  local known = errors.names(fields)
+  if #known == 0 then return message end
+  return ("%s: %s has no field '%s'%s; it has %s"):format(message, object.class_name, key,
+    core.did_you_mean(key, known), table.concat(known, ", "))
+end
+
 --- Lua's message of a call of nothing, "... attempt to call method 'clone' (a nil value)", with what the object has
 --- instead; the message itself where that is not known.
 ---@param message string
 ---@return string
 function M.explain_call(message)
+  local field = message:match "attempt to call method '(%a+)' %(a %a+ value%)$"
+  if tensor_fields[field] then return ("%s: it is a field of a tensor: x.%s"):format(message, field) end
+  if message:match "number expected, got userdata%)$" then
+    return message .. ": of a tensor with one element x:item() is the number"
+  end
+  if message:match "attempt to index [^\n]+ %(a nil value%)$" then return explain_index(message) end
   local kind, key = message:match "attempt to call (%a+) '([%w_]+)' %(a nil value%)$"
   local object = missed.object
   if object == nil or missed.key ~= key or (kind ~= "method" and kind ~= "field") then return message end

@@ -173,4 +173,19 @@ check.case("a shape without dimensions is that of one number", function()
   check.equal(ms.Tensor({ 1, 2 }, { dtype = ms.int32, shape = { 2, 1 } }).shape, { 2, 1 })
 end)
 
+check.case("ndim is a field of tensors, parameters and traced values", function()
+  check.equal({ ms.ones({ 2, 3 }).ndim, ms.Tensor(1).ndim, ms.Parameter(ms.ones { 2 }, "ndim").ndim }, { 2, 0, 1 })
+  local found
+  ms.grad(function(x)
+    found = x.ndim
+    return x:sum()
+  end)(ms.ones { 2, 3, 4 })
+  check.equal(found, 3)
+end)
+
+check.case("a text and a tensor make a text", function()
+  check.equal("loss " .. ms.Tensor(1.5) .. "!", "loss 1.5!")
+  check.equal(ms.Tensor { 1, 2 } .. "", "[1., 2.]")
+end)
+
 check.done()
