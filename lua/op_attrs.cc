@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/base/text.h"
 #include "core/op/marks.h"
 #include "core/step/operator_info.h"
@@ -140,7 +141,8 @@ Status ReadNamedAttrs(lua_State* L, int index, const OpDef& op, Attrs* attrs) {
       if (const std::string problem = MarkProblem(name, v); !problem.empty()) return OpError(op, problem);
       attrs->Set(name, std::move(v));
     } else {
-      return OpError(op, absl::StrCat("unknown attribute '", name, "'", DidYouMean(name, AttrNames(op))));
+      return OpError(op, absl::StrCat("unknown attribute '", name, "'", DidYouMean(name, AttrNames(op)),
+                                       "; attributes: ", absl::StrJoin(AttrNames(op), ", ")));
     }
     lua_pop(L, 1);
   }

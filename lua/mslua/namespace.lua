@@ -160,6 +160,15 @@ local names = setmetatable({}, { __mode = "k" })  -- table -> "ms.nn"
 ---@return string?
 function M.name_of(t) return type(t) == "table" and names[t] or nil end
 
+-- The known name that is meant. Short names that differ in a letter, and names that begin with another one, are other
+-- names: asin is no sin, svd no std.
+local function near(key, known)
+  local text = core.did_you_mean(key, known)
+  local name = text:match "'(.-)'"
+  if not name or name:lower() == key:lower() then return text end
+  return #key > 3 and name:sub(1, 1):lower() == key:sub(1, 1):lower() and text or ""
+end
+
 --- Makes reading an unknown name of a table of choices an error.
 ---@param name string "ms.ParallelMode"
 ---@param t table
@@ -169,7 +178,7 @@ function M.choices(name, t)
     __index = function(_, key)
       local full = name .. "." .. tostring(key)
       if moved[full] then errors.fail("there is no %s: %s", full, moved[full]) end
-      errors.fail("there is no %s%s", full, core.did_you_mean(tostring(key), errors.names(t)))
+      errors.fail("there is no %s%s", full, near(tostring(key), errors.names(t)))
     end,
   })
 end

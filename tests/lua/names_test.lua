@@ -134,6 +134,16 @@ check.case("a name at a wrong home says the right one", function()
   check.fails_here("ms.ops.reduce_mean(x, axis), or x:mean(axis)", function() return ms.ops.mean end)
   check.fails_here("did you mean 'Momentum'?", function() return ms.nn.Momentun end)
   check.fails_here("did you mean 'MatMul'?", function() return ms.ops.Matmull end)
+  for _, other in ipairs { "asin", "svd", "inverse" } do
+    local problem = check.fails("there is no ms.ops." .. other, function() return ms.ops[other] end)
+    check.equal(problem:find "did you mean", nil)
+  end
+end)
+
+check.case("an unknown attribute of an operator lists those that it has", function()
+  check.fails_here("unknown attribute 'num_groups'; attributes: groups, eps", function()
+    ms.ops.group_norm(ms.ones { 2, 4, 3, 3 }, ms.ones { 4 }, ms.zeros { 4 }, { num_groups = 2 })
+  end)
 end)
 
 check.done()
