@@ -77,7 +77,7 @@ std::string OverviewText() {
   absl::StrAppend(&text, "\ntopics of help\n");
   for (const Topic& topic : Topics()) absl::StrAppend(&text, absl::StrFormat("  %-11s %s\n", topic.name, topic.doc));
   absl::StrAppend(&text, "\nexamples\n", "  mslua train recipes/quickstart.lua\n", "  mslua help train\n",
-                  "  mslua repl recipes/quickstart.lua\n");
+                  "  mslua help nn.Dense\n", "  mslua repl recipes/quickstart.lua\n");
   return text;
 }
 

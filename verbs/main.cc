@@ -11,12 +11,14 @@
 #include "absl/strings/str_join.h"
 #include "cli/completion.h"
 #include "cli/front.h"
+#include "cli/topics.h"
 #include "cli/verbs.h"
 #include "core/base/exit_code.h"
 #include "core/kernels/select/kernel_verdicts.h"
 #include "launch/output.h"
 #include "launch/process.h"
 #include "lua/complete_line.h"
+#include "repl/name_help.h"
 #include "repl/session_lua.h"
 #include "verbs/support/report.h"
 
@@ -29,7 +31,18 @@ int Help(const CommandLine& command) {
   return 0;
 }
 
+// `mslua help NAME` of a name of the library; false where it has none.
+bool HelpOfName(const std::vector<std::string>& words) {
+  if (words.size() != 2 || words[0] != "help" || mslua::cli::FindTopic(words[1]) != nullptr ||
+      mslua::cli::FindVerb(words[1]) != nullptr)
+    return false;
+  const auto text = mslua::repl::HelpOfName(words[1]);
+  if (text.ok()) std::printf("%s\n", text->c_str());
+  return text.ok();
+}
+
 int RunVerb(const std::vector<std::string>& words) {
+  if (HelpOfName(words)) return 0;
   const auto command = mslua::cli::ParseCommandLine(words);
   if (!command.ok()) return mslua::Report(command.status());
   if (command->verb == "help") return Help(*command);
