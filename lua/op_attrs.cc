@@ -142,7 +142,7 @@ Status ReadNamedAttrs(lua_State* L, int index, const OpDef& op, Attrs* attrs) {
       attrs->Set(name, std::move(v));
     } else {
       return OpError(op, absl::StrCat("unknown attribute '", name, "'", DidYouMean(name, AttrNames(op)),
-                                       "; attributes: ", absl::StrJoin(AttrNames(op), ", ")));
+                                      "; attributes: ", absl::StrJoin(AttrNames(op), ", ")));
     }
     lua_pop(L, 1);
   }

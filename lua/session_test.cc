@@ -54,9 +54,8 @@ TEST_F(SessionTest, AnErrorWithoutAMessageGivesItsExitCodeToNoOther) {
 }
 
 TEST_F(SessionTest, MakersAndFields) {
-  EXPECT_EQ(
-      Eval("local t = core.full({2, 3}, 7, 'int64') return t.shape[1], t.shape[2], t.dtype, t.size, #t, t.ndim"),
-      "2 3 int64 6 2 2");
+  EXPECT_EQ(Eval("local t = core.full({2, 3}, 7, 'int64') return t.shape[1], t.shape[2], t.dtype, t.size, #t, t.ndim"),
+            "2 3 int64 6 2 2");
   EXPECT_EQ(Eval("return core.eye(2)"), "[[1., 0.],\n [0., 1.]]");
   EXPECT_EQ(Eval("return core.arange(1, 2, 0.25)"), "[1.  , 1.25, 1.5 , 1.75]");
   EXPECT_EQ(Eval("return core.arange(3, 'int64').dtype, core.arange(3).dtype"), "int64 int32");
@@ -343,8 +342,9 @@ TEST_F(SessionTest, CallsOfWhatACellLacksNameItsClassAndTheNearest) {
   EXPECT_EQ(Eval("net.fc1(2)"),
             "test.lua:1: attempt to call field 'fc1' (a nil value): Net has no field 'fc1' (did you mean 'fc'?)");
   EXPECT_EQ(Eval("nn.SGD({net.fc.weight}, 0.1):stepp()").find("test.lua:1: "), 0u);
-  EXPECT_EQ(Eval("nn.SGD({net.fc.weight}, 0.1):zero_grad()").find(method + "'zero_grad' (a nil value): SGD has no "
-                                                                         "method 'zero_grad': gradients are results"),
+  EXPECT_EQ(Eval("nn.SGD({net.fc.weight}, 0.1):zero_grad()")
+                .find(method + "'zero_grad' (a nil value): SGD has no "
+                               "method 'zero_grad': gradients are results"),
             0u);
   EXPECT_EQ(Eval("return net.weight.value"),
             "test.lua:1: attempt to index field 'weight' (a nil value): Net has no field 'weight'; it has fc");

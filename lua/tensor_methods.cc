@@ -491,7 +491,10 @@ void SetOperandMetamethods(lua_State* L) {
     lua_pushcclosure(L, Entry<Arithmetic>, 1);
     lua_setfield(L, -2, o[0]);
   }
-  SetFunctions(L, {{"__unm", Entry<Negate>}, {"__len", Entry<Length>}, {"__mod", Entry<NoRemainder>}, {"__concat", Entry<Concatenate>}});
+  SetFunctions(L, {{"__unm", Entry<Negate>},
+                   {"__len", Entry<Length>},
+                   {"__mod", Entry<NoRemainder>},
+                   {"__concat", Entry<Concatenate>}});
   // Lua asks two kinds about each other only where they have one function for it.
   SetShared(L, "__eq", Entry<Equal>);
   SetShared(L, "__lt", Entry<Compare<false>>);

@@ -174,7 +174,8 @@ local function fit(parameters, values)
   for _, name in ipairs(stored) do
     -- A value of one rank: of a layerwise_parallel parameter or its optimizer's state, or of running statistics.
     local of_rank = name:match "^rank_%d+/(.*)$" or ""
-    if not used[name] and name ~= optimizers.HISTORY and not states[name] and not by_name[of_rank] and not states[of_rank] then
+    local known = used[name] or name == optimizers.HISTORY or states[name]
+    if not known and not by_name[of_rank] and not states[of_rank] then
       table.insert(found.unused, name)
     end
   end
@@ -238,9 +239,9 @@ end
 
 --- Gives the parameters of a network the values of their names. What only one side has, or has with another shape or
 --- dtype, is an error that lists it, before any parameter changes; an optimizer's state in a checkpoint is neither
---- missed nor surplus. strict_load = false loads what fits, converts floats, and prints the rest. An optimizer takes its
---- state and its steps from values that save_checkpoint has saved of one, an nn.TrainOneStepCell the parameters and
---- these: training then goes on as if it had not been interrupted. (net, parameter_dict, strict_load = true)
+--- missed nor surplus. strict_load = false loads what fits, converts floats, and prints the rest. An optimizer takes
+--- its state and its steps from values that save_checkpoint has saved of one, an nn.TrainOneStepCell the parameters and
+--- these: a training that continues equals one that was not interrupted. (net, parameter_dict, strict_load = true)
 ---@return string[] missing parameters of the network that got no value
 ---@return string[] unused names that the network does not have
 function M.load_param_into_net(...)

@@ -13,7 +13,9 @@ local function epoch_of(dataset, epochs)
   return order
 end
 
-local function shuffled() return ms.dataset.NumpySlicesDataset({ ms.arange(16) }, { "x" }, { shuffle = true }):batch(8) end
+local function shuffled()
+  return ms.dataset.NumpySlicesDataset({ ms.arange(16) }, { "x" }, { shuffle = true }):batch(8)
+end
 
 check.case("each iterator of a dataset begins with the epoch after those before", function()
   local whole, parts = epoch_of(shuffled(), 4), {}
@@ -38,8 +40,8 @@ check.case("a longer dataset counts for itself, and training counts its own epoc
   local function trained(before)
     ms.set_seed(5)
     local net = nn.Dense(1, 1)
-    local data = ms.dataset.NumpySlicesDataset({ ms.randn({ 8, 1 }, ms.float32, "hx"), ms.randn({ 8, 1 }, ms.float32, "hy") },
-      { "x", "y" }, { shuffle = true }):batch(2)
+    local columns = { ms.randn({ 8, 1 }, ms.float32, "hx"), ms.randn({ 8, 1 }, ms.float32, "hy") }
+    local data = ms.dataset.NumpySlicesDataset(columns, { "x", "y" }, { shuffle = true }):batch(2)
     for _ = 1, before do for _ in data:create_tuple_iterator() do end end
     ms.Model(net, { loss_fn = nn.MSELoss(), optimizer = nn.SGD(net:trainable_params(), 0.1) }):train(2, data)
     return net.weight.value:totable()
@@ -153,7 +155,8 @@ check.case("an optimizer has its parameters, and no weights are none", function(
   local p = net:trainable_params()
   local f = function(x) return net(x):sum() end
   check.equal(nn.SGD(p, 1).parameters, p)
-  check.equal(nn.SGD({ { params = { p[2] } }, { params = { p[1] }, weight_decay = 0.1 } }, 1).parameters, { p[2], p[1] })
+  local groups = { { params = { p[2] } }, { params = { p[1] }, weight_decay = 0.1 } }
+  check.equal(nn.SGD(groups, 1).parameters, { p[2], p[1] })
   check.equal(nn.LARS(nn.SGD(p, 1)).parameters, p)
   check.fails("give the optimizer params", function() return nn.SGD({ learning_rate = 1 }).parameters end)
   local _, g = ms.value_and_grad(f, nil, nn.SGD(p, 1).parameters)(ms.ones { 4, 2 })
@@ -169,7 +172,8 @@ check.case("a frozen parameter stays as it is, and so does its state", function(
     SGD = function(p) return nn.SGD { params = p, learning_rate = 0.1, momentum = 0.9, weight_decay = 0.1 } end,
     AdamW = function(p) return nn.AdamW { params = p, learning_rate = 0.1 } end,
     Groups = function(p)
-      return nn.Adam { params = { { params = { p[1] }, weight_decay = 0.1 }, { params = { p[2] } } }, learning_rate = 0.1 }
+      local groups = { { params = { p[1] }, weight_decay = 0.1 }, { params = { p[2] } } }
+      return nn.Adam { params = groups, learning_rate = 0.1 }
     end,
   } do
     local p = { parameter(name .. ".p", 1, 2), parameter(name .. ".q", 3) }
@@ -317,7 +321,8 @@ check.case("functions of one graph share a program, and gradients by other value
   local p, q = parameter("shared.p", 2), parameter("shared.q", 3)
   local function f() return (p * p * q):sum() end
   for _ = 1, 3 do
-    for weights, wanted in pairs { [{ p }] = { 12 }, [{ q }] = { 4 }, [{ q, p }] = { 4, 12 }, [{ p, q }] = { 12, 4 } } do
+    local cases = { [{ p }] = { 12 }, [{ q }] = { 4 }, [{ q, p }] = { 4, 12 }, [{ p, q }] = { 12, 4 } }
+    for weights, wanted in pairs(cases) do
       local _, g = ms.value_and_grad(f, nil, weights)()
       local found = {}
       for i, d in ipairs(g) do found[i] = d:item() end
