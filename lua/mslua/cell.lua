@@ -381,11 +381,12 @@ end
 ---@param anywhere? boolean true: what is in a field of any other cell is found there
 ---@package
 function Cell:_check_found(what, anywhere)
-  local owned = {}
+  local owned, root = {}, root_of(self)
   self:_each_cell(function(cell) owned[cell] = true end)
+  local function is_elsewhere(cell) return rawget(cell, "_owner") or is_root(cell) or cell == root end
   local function is_lost(item)
     if parameter.is(item) then return own_names[item] == nil end
-    return not owned[item] and not (anywhere and rawget(item, "_owner")) and has_parameters(item)
+    return not owned[item] and not (anywhere and is_elsewhere(item)) and has_parameters(item)
   end
   for cell in pairs(owned) do
     for key, v in pairs(rawget(cell, "_fields")) do

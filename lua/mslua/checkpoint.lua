@@ -5,6 +5,7 @@ local core = require "mslua.core"
 local errors = require "mslua.errors"
 local notice = require "mslua.notice"
 local optimizers = require "mslua.optimizer"
+local parallel_context = require "mslua.parallel_context"
 local shared_parameters = require "mslua.shared_parameters"
 local Cell = require "mslua.cell"
 local wrap = require "mslua.nn.wrap"
@@ -44,7 +45,11 @@ function M.save_checkpoint(...)
     local cell, opt = values, optimizer_of(values)
     cell:_check_found "save_checkpoint"
     values = cell:get_parameters(function(p) return p.saved end)
-    for name, v in pairs(opt and opt:saved_state(cell:get_parameters()) or {}) do values[name] = v end
+    if opt then
+      local known, state = pcall(opt.saved_state, opt, cell:get_parameters())
+      if not known then notice("note: save_checkpoint: the optimizer's state is left out: " .. state) end
+      for name, v in pairs(known and state or {}) do values[name] = v end
+    end
   elseif class.is(values, optimizers.Optimizer) then
     values = values:saved_state()
   end
@@ -229,12 +234,7 @@ local function restore(opt, values, strict, parameters)
     errors.fail("load_param_into_net: the values have no '%s': expected those of an optimizer, which "
       .. "ms.save_checkpoint(opt, FILE) saves", optimizers.HISTORY)
   end
-  local missing = opt:restore_state(values, parameters)
-  if strict and #missing > 0 then
-    errors.fail("load_param_into_net: not in the checkpoint: %s (strict_load = false loads what fits)",
-      listed(missing))
-  end
-  return missing
+  return opt:restore_state(values, strict, parameters)
 end
 
 --- Gives the parameters of a network the values of their names. What only one side has, or has with another shape or
@@ -263,8 +263,8 @@ function M.load_param_into_net(...)
     p.value = v:astype(p.dtype)
   end
   local opt = optimizer_of(a.net)
-  if opt and a.parameter_dict[optimizers.HISTORY] ~= nil then
-    restore(opt, a.parameter_dict, a.strict_load, a.net:trainable_params())
+  if opt and a.parameter_dict[optimizers.HISTORY] ~= nil and not parallel_context.shard() then
+    restore(opt, a.parameter_dict, a.strict_load, (opt:bind(a.net)))
   end
   return found.missing, found.unused
 end

@@ -293,21 +293,28 @@ M.HISTORY = "optimizer.history"
 ---@return table<string, Parameter|Tensor>
 ---@package
 function Optimizer:saved_state(parameters)
+  if parallel_context.shard() then
+    errors.fail("%s: parameters are sharded over ranks here: ms.Model's checkpoints save its state", self.class_name)
+  end
   local values = core.optimizer_states(self.history, parameters or self.parameters)
   values[M.HISTORY] = core.tensor({ core.optimizer_counts(self.history) }, "float64")
   return values
 end
 
---- Restores what saved_state gave; gives the names of the state that `values` does not have. Nothing changes before it
---- is known that all fits.
+--- Restores what saved_state gave; gives the names of the state that `values` does not have, which are an error where
+--- `strict`. Nothing changes before it is known that all fits.
 ---@param values table<string, Tensor>
+---@param strict boolean
 ---@param parameters? Parameter[] default: those that it updates
 ---@return string[] missing
 ---@package
-function Optimizer:restore_state(values, parameters)
+function Optimizer:restore_state(values, strict, parameters)
+  if parallel_context.shard() then
+    errors.fail("%s: parameters are sharded over ranks here: ms.Model resumes with its state", self.class_name)
+  end
   local counts, missing, found = values[M.HISTORY]:totable(), {}, {}
   parameters = parameters or self.parameters
-  if not parallel_context.shard() then update_graph(self, parameters) end
+  update_graph(self, parameters)
   local states = core.optimizer_states(self.history, parameters)
   for _, name in ipairs(errors.names(states)) do
     local v, held = values[name], states[name]
@@ -319,6 +326,10 @@ function Optimizer:restore_state(values, parameters)
     else
       found[held] = v
     end
+  end
+  if strict and #missing > 0 then
+    errors.fail("load_param_into_net: not in the checkpoint: %s (strict_load = false loads what fits)",
+      table.concat(missing, ", "))
   end
   for held, v in pairs(found) do held.value = core.kind(v) == "Parameter" and v.value or v end
   core.set_optimizer_counts(self.history, unpack(counts))

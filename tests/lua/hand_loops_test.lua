@@ -223,6 +223,15 @@ check.case("parameters in plain tables are not lost in silence", function()
     check.fails_here(text, function() ms.load_param_into_net(net, {}) end)
     check.fails(text, function() nn.TrainOneStepCell(net, nn.SGD { learning_rate = 1 })(ms.ones { 2, 2 }) end)
   end
+  -- A table may have the network that its cell is a part of.
+  local Part = nn.Cell:extend "Part"
+  function Part:init() self.fc, self.others = nn.Dense(2, 2), {} end
+  local Whole = nn.Cell:extend "Whole"
+  function Whole:init()
+    self.part = Part()
+    self.part.others[1] = self
+  end
+  check.equal(#Whole().part:trainable_params(), 2)
   -- Of parameters and cells that a field has too, a table may have a list.
   local shared = nn.Dense(2, 2)
   local Listed = nn.Cell:extend "Listed"
@@ -294,6 +303,21 @@ for name, make in pairs(makers) do
     ms.load_checkpoint(folder .. name .. "_cell", fresh())  -- weights alone
   end)
 end
+
+check.case("a TrainOneStepCell whose optimizer updates some of the parameters", function()
+  local function cell()
+    local net = fresh()
+    return nn.TrainOneStepCell(nn.WithLossCell(net, nn.MSELoss()), makers.adam { net.weight }), net
+  end
+  local first, net = cell()
+  for _ = 1, 3 do first(x, y) end
+  ms.save_checkpoint(first, folder .. "some")
+  local second, other = cell()
+  ms.load_checkpoint(folder .. "some", second)
+  first(x, y)
+  second(x, y)
+  check.equal(other.weight.value:totable(), net.weight.value:totable())
+end)
 
 check.case("what does not fit an optimizer", function()
   local net = fresh()
