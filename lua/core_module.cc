@@ -53,6 +53,7 @@ StatusOr<int> SetSeed(lua_State* L, Session& session) {
   if (seed < 0) return absl::InvalidArgumentError(absl::StrCat("set_seed: expected a seed of at least 0, got ", seed));
   session.state().seed = static_cast<uint64_t>(seed);
   session.random_tensors = 0;
+  session.gradient_calls = 0;
   return 0;
 }
 

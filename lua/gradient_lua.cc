@@ -74,7 +74,6 @@ using ParameterList = std::vector<std::shared_ptr<ParameterData>>;
 struct GradFunction {
   std::vector<int64_t> arguments;  // from 0
   ParameterList weights;
-  int64_t runs = 0;
 };
 
 void PushList(lua_State* L, int first, int count) {
@@ -244,7 +243,7 @@ StatusOr<int> CallGradFunction(lua_State* L, Session& session) {
     results = call.results.size();
     data.insert(data.end(), trace.captured().begin(), trace.captured().end());
   }
-  program->StartAt(f.runs++);
+  program->StartAt(session.gradient_calls++);
   ASSIGN_OR_RETURN(std::vector<Tensor> outputs, program->Run(session, data));
   if (!lua_checkstack(L, static_cast<int>(outputs.size()) + 8))
     return absl::ResourceExhaustedError("Lua's stack is full");

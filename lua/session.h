@@ -102,6 +102,7 @@ class Session {
   Trace* trace = nullptr;                // the innermost trace; null: eager
   uint64_t next_trace_id = 1;
   uint64_t random_tensors = 0;  // streams handed out to unnamed rand/randn, and to eager random operators
+  int64_t gradient_calls = 0;   // of what value_and_grad makes: each draws other numbers
   // Compiled graphs of one operator, by operator, attributes and types; and those that make values whole, by types and
   // layout (lua/whole_value.h).
   absl::flat_hash_map<std::string, std::shared_ptr<Program>> eager_programs;

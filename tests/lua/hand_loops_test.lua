@@ -380,4 +380,20 @@ check.case("results that have no gradient", function()
   end)
 end)
 
+check.case("a function that is made anew draws other numbers at each call, and the same after set_seed", function()
+  local dropout = nn.Dropout { p = 0.5 }
+  dropout:set_train(true)
+  local x = ms.ones { 64 }
+  local function draw()
+    local f = ms.value_and_grad(function(a) return dropout(a):sum() end)
+    local _, gradient = f(x)
+    return table.concat(gradient:totable(), " ")
+  end
+  ms.set_seed(3)
+  local first, second = draw(), draw()
+  if first == second then error "both calls draw the same" end
+  ms.set_seed(3)
+  check.equal({ draw(), draw() }, { first, second })
+end)
+
 check.done()
