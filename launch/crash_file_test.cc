@@ -1,5 +1,6 @@
 #include "launch/crash_file.h"
 
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +16,20 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "rendezvous/crash_note.h"
+
+// As assembly of a library may be: libgcc ends the process at the instruction in its table, which there is none of.
+asm(R"(
+  .text
+  .globl CrashesWithABadTable
+  .type CrashesWithABadTable, @function
+CrashesWithABadTable:
+  .cfi_startproc
+  .cfi_escape 0x3f
+  ud2
+  .cfi_endproc
+  .size CrashesWithABadTable, . - CrashesWithABadTable
+)");
+extern "C" void CrashesWithABadTable();
 
 namespace mslua {
 namespace {
@@ -100,6 +115,34 @@ TEST(CrashFile, OfAStackThatOverflows) {
   ASSERT_TRUE(WIFSIGNALED(crash.status));
   EXPECT_EQ(WTERMSIG(crash.status), SIGSEGV);
   EXPECT_THAT(TextOf(path), HasSubstr("Deeper"));
+}
+
+TEST(CrashFile, InCodeWhoseTableIsWrong) {
+  const std::string path = Place("table.crash");
+  const Crash crash = CrashOf(path, CrashesWithABadTable);
+  ASSERT_TRUE(WIFSIGNALED(crash.status));
+  EXPECT_EQ(WTERMSIG(crash.status), SIGILL);
+  EXPECT_THAT(TextOf(path), HasSubstr("crashed: signal 4 (Illegal instruction)"));
+  EXPECT_THAT(TextOf(path), HasSubstr("registers: rip 0x"));
+  EXPECT_THAT(TextOf(path), HasSubstr("CrashesWithABadTable"));
+}
+
+TEST(CrashFile, ReportThatCrashesEndsByTheFirstSignal) {
+  const std::string path = Place("twice.crash");
+  void* const page = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(page, MAP_FAILED);
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit none = {0, 0};
+    setrlimit(RLIMIT_CORE, &none);
+    const CrashFile file(path, "rank 0/1", static_cast<const std::atomic<int64_t>*>(page));
+    std::abort();
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  munmap(page, 4096);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGABRT);
 }
 
 TEST(CrashFile, GoesToStandardErrorWhereItCannotBeWritten) {

@@ -70,7 +70,7 @@ std::string AskLuaStack(lua_State* L, const LuaWhereabouts& running, pthread_t t
     answer.clear();
   }
   // The one call of Lua's that a signal handler may make.
-  const auto set_hook = [](void* L) {
+  const auto set_hook = [](void* L, const void*) {
     lua_sethook(static_cast<lua_State*>(L), Describe, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
   };
   if (!endpoint::RunInSignalHandler(thread, set_hook, L, absl::Milliseconds(300))) return "";

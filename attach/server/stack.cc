@@ -1,16 +1,17 @@
 #include "attach/server/stack.h"
 
-#include <execinfo.h>
+#include <errno.h>
 #include <signal.h>
 
 #include <atomic>
-#include <mutex>
+#include <memory>
 
 #include "absl/debugging/symbolize.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "core/base/clock.h"
+#include "core/base/unwind.h"
 
 namespace mslua::endpoint {
 namespace {
@@ -18,33 +19,28 @@ namespace {
 constexpr int kFrames = 64;
 
 // Handlers reach nothing but statics.
-std::atomic<void (*)(void*)> asked{nullptr};
+std::atomic<void (*)(void*, const void*)> asked{nullptr};
 std::atomic<void*> asked_argument{nullptr};
 std::atomic<bool> answered{false};
 
 int Signal() { return SIGRTMIN + 5; }
 
-void OnSignal(int) {
+void OnSignal(int, siginfo_t*, void* context) {
   const int error = errno;
-  if (void (*f)(void*) = asked.exchange(nullptr)) {
-    f(asked_argument.load());
+  if (void (*f)(void*, const void*) = asked.exchange(nullptr)) {
+    f(asked_argument.load(), context);
     answered.store(true);
   }
   errno = error;
 }
 
-struct Frames {
-  void* at[kFrames];
-  int count = 0;
-};
-
 }  // namespace
 
-bool RunInSignalHandler(pthread_t thread, void (*f)(void*), void* argument, absl::Duration limit) {
+bool RunInSignalHandler(pthread_t thread, void (*f)(void*, const void*), void* argument, absl::Duration limit) {
   static const bool installed = [] {
     struct sigaction action = {};
-    action.sa_handler = OnSignal;
-    action.sa_flags = SA_RESTART;
+    action.sa_sigaction = OnSignal;
+    action.sa_flags = SA_RESTART | SA_SIGINFO;
     sigemptyset(&action.sa_mask);
     return sigaction(Signal(), &action, nullptr) == 0;
   }();
@@ -63,24 +59,18 @@ bool RunInSignalHandler(pthread_t thread, void (*f)(void*), void* argument, absl
 }
 
 std::string NativeStack(pthread_t thread, absl::Duration limit) {
-  // The first call loads the unwinder, which a handler must not do.
-  static const int loaded = [] {
-    void* frame;
-    return backtrace(&frame, 1);
-  }();
-  (void)loaded;
-  Frames frames;
-  const auto fill = [](void* to) {
-    auto* f = static_cast<Frames*>(to);
-    f->count = backtrace(f->at, kFrames);
-  };
-  if (!RunInSignalHandler(thread, fill, &frames, limit)) return "";
+  const auto stack = std::make_unique<StackCopy>();
+  const auto copy = [](void* to, const void* context) { static_cast<StackCopy*>(to)->Take(context); };
+  if (!RunInSignalHandler(thread, copy, stack.get(), limit)) return "";
+  uintptr_t frames[kFrames];
+  const int count = Unwind(*stack, frames, kFrames);
   std::string text;
-  // The handler and what called it come first.
-  for (int i = 3; i < frames.count; ++i) {
+  for (int i = 0; i < count; ++i) {
     char name[512];
-    const bool known = absl::Symbolize(static_cast<char*>(frames.at[i]) - 1, name, sizeof name);
-    absl::StrAppendFormat(&text, "  %s\n", known ? name : absl::StrFormat("%p", frames.at[i]));
+    void* const at = reinterpret_cast<void*>(frames[i]);
+    // An address that a call returns to is behind the call; the first one is where the thread was.
+    const bool known = absl::Symbolize(static_cast<char*>(at) - (i > 0 ? 1 : 0), name, sizeof name);
+    absl::StrAppendFormat(&text, "  %s\n", known ? name : absl::StrFormat("%p", at));
   }
   return text;
 }
