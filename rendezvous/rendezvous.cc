@@ -82,6 +82,15 @@ Status AbortOf(const ControlMessage& message) {
   return WithCause(absl::AbortedError(PrintableMessage(Field(message, "why"))), cause);
 }
 
+// The reverse: what the others are told.
+ControlMessage AbortFor(const Status& why) {
+  const Cause cause = CauseOf(why);
+  return {Type::kAbort,
+          {{"why", std::string(why.message())},
+           {"rank", absl::StrCat(cause.rank)},
+           {"code", absl::StrCat(cause.exit_code)}}};
+}
+
 constexpr char kSilent[] = " has given no sign of life for ";
 constexpr char kStopped[] = ": it was stopped, or has no time";
 constexpr char kStoppedOrBroken[] = ": it was stopped, or the link to it is broken";
@@ -99,7 +108,7 @@ Status EndOf(const std::string& name, int rank, const Status& status) {
   }
   if (absl::IsPermissionDenied(status)) {
     return WithCause(absl::UnavailableError(absl::StrCat("the connection to ", name, " was ended: ", status.message())),
-                     {rank, kExitSecurity});
+                     {-1, kExitSecurity});
   }
   if (IsCutLink(status) || absl::IsDeadlineExceeded(status)) {
     return WithCause(absl::UnavailableError(absl::StrCat("the link to ", name, " is broken: ", status.message())),
@@ -358,6 +367,7 @@ void Scheduler::Join(Admission::Newcomer newcomer) {
   worker.peer = newcomer.peer;
   worker.source = std::move(newcomer.source);
   worker.seals = std::move(newcomer.seals);
+  worker.socket.KeepLastWord();
   worker.heard = MonotonicNow();
   worker.buffer = std::move(newcomer.rest);
   for (const auto& [name, value] : newcomer.join.fields) worker.join[OnOneLine(name)] = OnOneLine(value);
@@ -417,11 +427,17 @@ void Scheduler::Read(Worker& worker) {
     Understand(worker);
   } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
     const Status end = n == 0 ? absl::OkStatus() : worker.socket.Problem("receiving");
-    worker.socket.Close();
+    // One whose certificate has been revoked is told why: by the end of the job, or here.
+    const bool revoked = absl::IsPermissionDenied(end) && !worker.left && !over_;
+    if (!revoked) worker.socket.Close();
     if (worker.left || over_) return;
     if (!built_) Log(absl::StrCat("The node: ", worker.join["id"], " has gone before the cluster was complete."));
     if (built_ && worker.rank < 0) Log(absl::StrCat("The node: ", worker.join["id"], ", a spare, has gone."));
-    Lose(worker, EndOf(worker, end));
+    const Status why = EndOf(worker, end);
+    Lose(worker, why);
+    if (!revoked || over_ || !worker.socket) return;
+    Send(worker, AbortFor(why));
+    Close(worker, MonotonicNow() + kRegroupLimit);
   }
 }
 
@@ -696,13 +712,9 @@ void Scheduler::End(const Status& cause_of_end) {
   // Before the workers hear of it: with the first one that ends, its starter may end the others at once.
   if (!status.ok() && options_.on_cause) options_.on_cause(status);
   if (!status.ok()) Log(std::string(status.message()));
-  const Cause cause = CauseOf(status);
-  const ControlMessage abort = {Type::kAbort,
-                                {{"why", std::string(status.message())},
-                                 {"rank", absl::StrCat(cause.rank)},
-                                 {"code", absl::StrCat(cause.exit_code)}}};
+  const ControlMessage abort = AbortFor(status);
   // Workers that meet may have done their work already.
-  const bool done = status.ok() || (HasCause(status) && cause.exit_code == kExitOk);
+  const bool done = status.ok() || (HasCause(status) && CauseOf(status).exit_code == kExitOk);
   for (auto& worker : workers_) {
     if (!worker->socket || (status.ok() && worker->left)) continue;
     // One that has left waits for the others: that the connection ends would tell it that all have.
@@ -713,16 +725,19 @@ void Scheduler::End(const Status& cause_of_end) {
 void Scheduler::Drain() { CloseAll(kSendLimit); }
 
 // A connection that closes with something unread takes with it what the other end has not read yet.
+void Scheduler::Close(Worker& worker, MonotonicTime deadline) {
+  shutdown(worker.socket.fd().get(), SHUT_WR);
+  char bytes[4096];
+  while (PollFor(worker.socket.fd(), POLLIN, deadline).ok() &&
+         recv(worker.socket.fd().get(), bytes, sizeof bytes, 0) > 0) {
+  }
+  worker.socket.Close();
+}
+
 void Scheduler::CloseAll(absl::Duration limit) {
   const MonotonicTime deadline = MonotonicNow() + limit;
   for (auto& worker : workers_) {
-    if (!worker->socket) continue;
-    shutdown(worker->socket.fd().get(), SHUT_WR);
-    char bytes[4096];
-    while (PollFor(worker->socket.fd(), POLLIN, deadline).ok() &&
-           recv(worker->socket.fd().get(), bytes, sizeof bytes, 0) > 0) {
-    }
-    worker->socket.Close();
+    if (worker->socket) Close(*worker, deadline);
   }
 }
 
@@ -789,6 +804,7 @@ StatusOr<std::unique_ptr<Membership>> Membership::TryJoin(const JoinOptions& opt
     auto socket = ConnectStream(options.scheduler, options.tls.get(), std::min(deadline, MonotonicNow() + kNews));
     if (!socket.ok()) return late(socket.status());
     me->socket_ = std::move(*socket);
+    me->socket_.KeepLastWord();
     auto seals = Authenticate(me->socket_, options.secret, ConnectionUse(), answer_by);
     if (!seals.ok()) return late(seals.status());
     me->seals_ = std::move(*seals);
@@ -995,6 +1011,7 @@ void Membership::Run() {
       if (on_stop_ && absl::SimpleAtoi(Field(*message, "signal"), &signal)) on_stop_(signal);
       continue;
     }
+    if (absl::IsPermissionDenied(message.status())) Send(AbortFor(Lost(message.status()))).IgnoreError();
     if (!message.ok() && options_.recover && !left_ && !ends_without_scheduler_) {
       lost_scheduler_ = true;
       if (!AwaitScheduler()) return;

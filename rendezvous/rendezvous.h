@@ -164,6 +164,8 @@ class Scheduler {
   // Keeps what a scheduler that is started again has to know. False: the job ends.
   bool Remember();
   void Relay(const Worker& from, ControlMessage message);
+  // Lets the worker read what was sent last.
+  static void Close(Worker& worker, MonotonicTime deadline);
   void CloseAll(absl::Duration limit);
   // Asks the workers to stop, or says that they have been asked before.
   void PassOn(int signal);

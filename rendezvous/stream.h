@@ -59,6 +59,10 @@ class Stream {
   // The same as an error, after `what`. PermissionDenied: the peer's certificate was
   // revoked. DataLoss: bytes were changed on their way.
   Status Problem(absl::string_view what) const;
+  // A peer whose certificate is revoked can still be told so: until this closes.
+  void KeepLastWord() {
+    if (tls_ != nullptr) tls_->KeepLastWord();
+  }
   // After a message that has been sent in part: nothing more may follow it under TLS.
   void Break(const Status& why);
 

@@ -182,5 +182,55 @@ TEST_F(Encrypted, AMemberWhoseCertificateIsRevokedIsCutOff) {
   EXPECT_EQ(CauseOf(end).exit_code, kExitSecurity);
 }
 
+// As where all hosts have the same files: the list revokes the scheduler's own certificate, too.
+TEST_F(Encrypted, MembersWithTheSchedulersOwnCertificateAreCutOffAndHearWhy) {
+  TestCertificates elsewhere(files_);
+  elsewhere.Configure("\"crl.pem\"", "\"\"");
+  const auto theirs = Load(elsewhere);
+  Start(2, tls_);
+  std::thread other([&] { members_[0] = Join("0", theirs); });
+  members_[1] = Join("1", theirs);
+  other.join();
+  for (const auto& m : members_) ASSERT_TRUE(m.ok()) << m.status();
+  ASSERT_TRUE(RevokeCertificate(files_ / "", "client.p12").ok());
+  const Status end = scheduler_->Wait();
+  EXPECT_THAT(std::string(end.message()), HasSubstr("has been revoked (crl_path)"));
+  EXPECT_EQ(CauseOf(end).exit_code, kExitSecurity);
+  for (auto& m : members_) {
+    const MonotonicTime until = Soon();
+    while ((*m)->Health().ok() && MonotonicNow() < until) absl::SleepFor(absl::Milliseconds(10));
+    EXPECT_THAT(std::string((*m)->Health().message()), HasSubstr("has been revoked (crl_path)"));
+    EXPECT_EQ(CauseOf((*m)->Health()).exit_code, kExitSecurity);
+  }
+}
+
+TEST_F(Encrypted, AListThatRevokesItsOwnCertificateKeepsOthersOut) {
+  TestCertificates elsewhere(files_);
+  elsewhere.Configure("\"crl.pem\"", "\"\"");
+  const auto theirs = Load(elsewhere);
+  Start(2, tls_);
+  std::thread waits([&] { members_[0] = Join("0", theirs); });
+  EXPECT_TRUE(Logged("The new node: 0"));
+  ASSERT_TRUE(RevokeCertificate(files_ / "", "client.p12").ok());
+  waits.join();
+  EXPECT_EQ(CauseOf(members_[0].status()).exit_code, kExitSecurity);
+  EXPECT_THAT(std::string(members_[0].status().message()), HasSubstr("has been revoked"));
+  const auto late = Join("1", theirs);
+  EXPECT_EQ(CauseOf(late.status()).exit_code, kExitSecurity);
+  EXPECT_THAT(std::string(late.status().message()), HasSubstr("has been revoked"));
+  EXPECT_TRUE(scheduler_->Outcome().ok()) << "the job waits for others";
+}
+
+TEST_F(Encrypted, ASchedulerWhoseCertificateIsRevokedLosesItsMembers) {
+  TestCertificates without(files_);
+  without.Configure("\"crl.pem\"", "\"\"");
+  Start(2, Load(without));
+  JoinTwo(tls_);
+  ASSERT_TRUE(RevokeCertificate(files_ / "", "server.p12").ok());
+  const Status end = scheduler_->Wait();
+  EXPECT_THAT(std::string(end.message()), HasSubstr("has been revoked (crl_path)"));
+  EXPECT_EQ(CauseOf(end).exit_code, kExitSecurity);
+}
+
 }  // namespace
 }  // namespace mslua

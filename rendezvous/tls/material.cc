@@ -86,8 +86,9 @@ StatusOr<StorePtr> MakeStore(const TlsConfig& config, TlsMaterial* material) {
   return store;
 }
 
-// Whether others will accept this end's own certificate, as far as this end can tell.
-Status CheckOwn(const Credentials& own, X509_STORE* store, bool accepts, const std::string& field) {
+// Whether others will accept this end's own certificate, as far as this end can tell. `*spent`: it was good, and the
+// list that says otherwise is.
+Status CheckOwn(const Credentials& own, X509_STORE* store, bool accepts, const std::string& field, bool* spent) {
   const StoreContextPtr context(X509_STORE_CTX_new());
   STACK_OF(X509)* const chain = sk_X509_new_null();
   for (const CertificatePtr& certificate : own.chain) sk_X509_push(chain, certificate.get());
@@ -95,6 +96,9 @@ Status CheckOwn(const Credentials& own, X509_STORE* store, bool accepts, const s
   X509_STORE_CTX_set_purpose(context.get(), accepts ? X509_PURPOSE_SSL_SERVER : X509_PURPOSE_SSL_CLIENT);
   const bool good = X509_verify_cert(context.get()) == 1;
   const std::string why = good ? "" : DescribeVerifyError(context.get());
+  // OpenSSL comes to these when it has verified the list of revoked certificates.
+  const int error = X509_STORE_CTX_get_error(context.get());
+  *spent = error == X509_V_ERR_CERT_REVOKED || error == X509_V_ERR_CERT_HAS_EXPIRED;
   sk_X509_free(chain);
   ERR_clear_error();
   if (good) return absl::OkStatus();
@@ -181,7 +185,7 @@ bool IsRevoked(X509* certificate, const std::vector<CrlPtr>& crls) {
   return false;
 }
 
-StatusOr<std::shared_ptr<const TlsMaterial>> LoadTlsMaterial(const TlsOptions& options) {
+StatusOr<std::shared_ptr<const TlsMaterial>> LoadTlsMaterial(const TlsOptions& options, bool again) {
   auto material = std::make_shared<TlsMaterial>();
   // Before the contents: a file that changes in between is read again.
   material->files.Add(options.config_file);
@@ -211,7 +215,10 @@ StatusOr<std::shared_ptr<const TlsMaterial>> LoadTlsMaterial(const TlsOptions& o
     const CredentialFiles& files = accepts ? server : client;
     ASSIGN_OR_RETURN(Credentials own, LoadCredentials(files));
     const std::string field = absl::StrCat(files.what, "_cert_path");
-    RETURN_IF_ERROR(CheckOwn(own, store.get(), accepts, field));
+    bool spent = false;
+    const Status good = CheckOwn(own, store.get(), accepts, field, &spent);
+    if (!good.ok() && !(again && spent)) return good;
+    if (!good.ok()) material->warnings.emplace_back(good.message());
     (accepts ? material->accepting_names : material->dialling_names) = NamesOf(own.certificate.get());
     ASSIGN_OR_RETURN((accepts ? material->accepting : material->dialling),
                      MakeContext(config, ciphers, own, store.get()));

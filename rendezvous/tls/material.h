@@ -45,7 +45,9 @@ struct TlsMaterial {
 };
 
 // Reads and checks all files. Every connection's chain is verified; what is wrong with one is noted in its session.
-StatusOr<std::shared_ptr<const TlsMaterial>> LoadTlsMaterial(const TlsOptions& options);
+// `again`: the files have changed while a job runs. Then an own certificate that has been revoked or has expired is a
+// warning: the others refuse it, and a list that says so has to take effect here, too.
+StatusOr<std::shared_ptr<const TlsMaterial>> LoadTlsMaterial(const TlsOptions& options, bool again = false);
 
 // Whether a certificate is in one of the lists of its issuer.
 bool IsRevoked(X509* certificate, const std::vector<CrlPtr>& crls);

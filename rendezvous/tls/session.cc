@@ -294,7 +294,7 @@ ssize_t TlsSession::Outcome(int result) {
     return -1;
   }
   // What was refused in the handshake is, afterwards, a record that was changed on its way.
-  broken_ = absl::IsPermissionDenied(problem) ? absl::DataLossError(problem.message()) : problem;
+  if (!cut_) broken_ = absl::IsPermissionDenied(problem) ? absl::DataLossError(problem.message()) : problem;
   errno = EPROTO;
   return -1;
 }
@@ -315,7 +315,7 @@ ssize_t TlsSession::Read(void* to, size_t size) {
 
 ssize_t TlsSession::Write(const iovec* parts, int n) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (phase_ != Phase::kReady || !broken_.ok()) {
+  if (phase_ != Phase::kReady || (!broken_.ok() && !cut_)) {
     errno = EPROTO;
     return -1;
   }
@@ -351,8 +351,15 @@ void TlsSession::Break(const Status& why) {
 }
 
 void TlsSession::Cut(const Status& why) {
-  Break(why);
-  shutdown(socket_->fd, SHUT_RDWR);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  cut_ = broken_.ok() && keeps_last_word_;
+  if (broken_.ok()) broken_ = why;
+  shutdown(socket_->fd, cut_ ? SHUT_RD : SHUT_RDWR);
+}
+
+void TlsSession::KeepLastWord() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  keeps_last_word_ = true;
 }
 
 Status TlsSession::broken() const {

@@ -54,6 +54,8 @@ class TlsSession {
   void Break(const Status& why);
   // The same, and wakes the threads that wait for the socket.
   void Cut(const Status& why);
+  // From now on that ends reading alone: who owns the session can still write why, and then ends it.
+  void KeepLastWord();
   // OK; or why there is no connection any more. DataLoss: bytes were changed on their way.
   Status broken() const;
 
@@ -90,6 +92,7 @@ class TlsSession {
   mutable std::mutex mutex_;  // of what follows, and of ssl_ once ready
   bool pending_ = false, mid_write_ = false;
   Status broken_;
+  bool keeps_last_word_ = false, cut_ = false;
 };
 
 }  // namespace mslua

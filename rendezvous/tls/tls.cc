@@ -71,7 +71,7 @@ class TlsOfFiles : public Tls {
     looked_ = now;
     if (now - warned_ >= kWarnEvery) WarnOfExpiry();
     if (!material_->files.Changed()) return;
-    auto loaded = LoadTlsMaterial(options_);
+    auto loaded = LoadTlsMaterial(options_, true);
     if (!loaded.ok()) {
       const std::string why(loaded.status().message());
       if (std::exchange(bad_, why) != why) Warn(absl::StrCat("the changed TLS files are not used: ", why));

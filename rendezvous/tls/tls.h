@@ -2,7 +2,7 @@
 //
 // Both ends of every connection show a certificate. The files are looked at again before a handshake, at most once a
 // second: a set that has changed and is good takes the place of the one before; one that is not is told, and the one
-// before stays.
+// before stays. A list of revoked certificates takes effect even where it names this end's own.
 #pragma once
 
 #include <memory>

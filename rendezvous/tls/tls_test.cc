@@ -408,19 +408,46 @@ TEST_F(TlsOfTwo, ChangedFilesAreUsedAndARevokedPeerIsCutOff) {
   ASSERT_TRUE(first.accepting.ok());
   ASSERT_TRUE(RevokeCertificate(files / "", "client.p12").ok());
   absl::SleepFor(absl::Milliseconds(1100));
-  // Its own client's certificate is revoked: the new set is bad for this end.
+  // Its own client's certificate is revoked, too: the list counts all the same.
   (*tls)->Refresh();
-  EXPECT_THAT(lines_, Contains(HasSubstr("the changed TLS files are not used: client_cert_path")));
-  EXPECT_TRUE(first.accepted->broken().ok());
-  CertificateRequest again;
-  again.folder = files / "";
-  ASSERT_TRUE(MakeCertificates(again).ok());
-  absl::SleepFor(absl::Milliseconds(1100));
-  (*tls)->Refresh();
+  EXPECT_THAT(lines_, Contains(HasSubstr("warning: client_cert_path")));
+  EXPECT_THAT(lines_, Contains(HasSubstr("this end's own certificate \"CN = client of test\" has been revoked")));
   char byte;
   EXPECT_EQ(first.accepted->Read(&byte, 1), -1);
   EXPECT_THAT(std::string(first.accepted->broken().message()), HasSubstr("client of test\" has been revoked"));
   EXPECT_TRUE(first.dialled->broken().ok());
+  EXPECT_TRUE(absl::IsPermissionDenied(Meet(two, **tls, **tls).accepting));
+  CertificateRequest again;
+  again.folder = files / "";
+  ASSERT_TRUE(MakeCertificates(again).ok());
+  absl::SleepFor(absl::Milliseconds(1100));
+  const Pair three;
+  EXPECT_TRUE(Meet(three, **tls, **tls).accepting.ok());
+}
+
+TEST_F(TlsOfTwo, AListThatCameWithAnExpiredCertificateCounts) {
+  const TestCertificates files, stranger(files);
+  stranger.Configure("\"crl.pem\"", "\"\"");
+  const auto tls = Load(files), theirs = Load(stranger);
+  files.Change("server.p12", [](X509* c) { X509_gmtime_adj(X509_getm_notAfter(c), -100); });
+  ASSERT_TRUE(RevokeCertificate(files / "", stranger / "client.p12").ok());
+  absl::SleepFor(absl::Milliseconds(1100));
+  (*tls)->Refresh();
+  EXPECT_THAT(lines_, Contains(HasSubstr("server of test\" expired on")));
+  const Pair pair;
+  EXPECT_FALSE(Meet(pair, **tls, **theirs).accepting.ok());
+}
+
+TEST_F(TlsOfTwo, AListThatTheCaHasNotSignedDoesNotCount) {
+  const TestCertificates files, other;
+  const auto tls = Load(files);
+  const Pair one, two;
+  const Met first = Meet(one, **tls, **tls);
+  WriteTo(files / "crl.pem", ContentsOf(other / "crl.pem"));
+  absl::SleepFor(absl::Milliseconds(1100));
+  (*tls)->Refresh();
+  EXPECT_THAT(lines_, Contains(HasSubstr("the changed TLS files are not used")));
+  EXPECT_TRUE(first.accepted->broken().ok());
   EXPECT_TRUE(Meet(two, **tls, **tls).accepting.ok());
 }
 
