@@ -142,6 +142,28 @@ Status NotEncrypted(const BackendDef& backend) {
       {-1, kExitSecurity});
 }
 
+// What the scheduler of a cluster and its workers must be told alike.
+std::map<std::string, std::string> SharedWithScheduler(const Identity& identity) {
+  return {{"MS_ENABLE_RECOVERY", identity.recovery_path.empty() ? "0" : "1"},
+          {"MS_WORKER_NUM", absl::StrCat(identity.size)}};
+}
+
+// What gives a rank its number.
+std::string RankVariable(Source source) {
+  switch (source) {
+    case Source::kRankTable:
+      return "RANK_ID";
+    case Source::kMpi:
+      return "OMPI_COMM_WORLD_RANK";
+    case Source::kSlurm:
+      return "SLURM_PROCID";
+    case Source::kTorchrun:
+      return "RANK";
+    default:
+      return "MS_NODE_ID";
+  }
+}
+
 // Text of a fixed size, as collectives move it.
 using Card = std::array<char, 128>;
 Card CardOf(const std::string& text) {
@@ -291,6 +313,7 @@ StatusOr<Endpoint> Job::StartScheduler(const std::string& meeting, const Endpoin
   options.progress = [](const std::string&) {};  // the ranks say it
   options.warn = Say;
   options.differing_ends = true;
+  options.id_name = RankVariable(identity_.source);
   options.heartbeat_limit = options.own_heartbeat_limit = options_.heartbeat_limit;
   options.who = absl::StrCat("pid ", getpid(), ", host ", HostName());
   options.rank = 0;
@@ -350,6 +373,7 @@ Status Job::MeetAt(const Endpoint& scheduler, const std::string& node_id) {
   join.self.host = HostKey();
   join.who = absl::StrCat("pid ", getpid(), ", host ", HostName());
   join.hashes = options_.shared;
+  if (identity_.source == Source::kCluster) join.hashes.merge(SharedWithScheduler(identity_));
   // Ranks that meet through a socket hand each other memory through it.
   if (local) join.hashes["host (boot, network and mount namespaces, user)"] = HostKey();
   join.timeout = absl::Seconds(identity_.meeting_timeout_s);
@@ -964,6 +988,7 @@ int RunScheduler(const Identity& identity, absl::Duration heartbeat_limit, const
   SchedulerOptions options;
   options.heartbeat_limit = options.own_heartbeat_limit = heartbeat_limit;
   options.who = absl::StrCat("pid ", getpid(), ", host ", HostName());
+  options.shared = SharedWithScheduler(identity);
   options.on_over = [&over] {
     const uint64_t one = 1;
     if (write(over.get(), &one, sizeof one) < 0) return;  // full: it is set

@@ -201,6 +201,7 @@ Status Launcher::Start() {
   ASSIGN_OR_RETURN(scheduler.meeting, NewMeetingName());
   scheduler.workers = options_.ranks;
   scheduler.differing_ends = true;
+  scheduler.id_name = "rank";
   // Whether a rank has ended or was stopped the launcher sees itself; a silent one may wait for a core.
   scheduler.heartbeat_limit = std::max(absl::Duration(absl::Seconds(30)), options_.heartbeat_limit);
   // The ranks end with the launcher. While it is stopped (Ctrl-Z) they continue.

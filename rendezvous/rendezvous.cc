@@ -37,6 +37,7 @@ constexpr absl::Duration kAnswer = absl::Seconds(1);  // for a scheduler that ac
 constexpr absl::Duration kKnock =
     absl::Milliseconds(100);                        // between attempts to find a scheduler that was started again
 constexpr absl::Duration kNews = absl::Seconds(3);  // between lines of a worker that finds no scheduler
+constexpr absl::string_view kHash = "hash.";        // before the names of what ranks must share
 // Values to be compared that a rank may be ahead of the others with.
 constexpr size_t kMostCompared = 16;
 constexpr size_t kLongestCompared = 4 << 10;
@@ -167,6 +168,7 @@ RosterOptions RosterOf(const SchedulerOptions& options) {
   roster.epoch = options.epoch;
   roster.size = options.size;
   roster.timeout = options.timeout;
+  roster.id_name = options.id_name;
   roster.replace_after = options.replace_after;
   return roster;
 }
@@ -378,8 +380,9 @@ void Scheduler::Join(Admission::Newcomer newcomer) {
   Replace(worker);
   if (over_) return;
   RemoveClosed();
-  const std::string refusal = roster_.Refusal(worker.join["id"]),
-                    difference = refusal.empty() ? Difference(worker) : "";
+  std::string refusal = OwnDifference(worker);
+  if (refusal.empty()) refusal = roster_.Refusal(worker.join["id"]);
+  const std::string difference = refusal.empty() ? Difference(worker) : "";
   if (!refusal.empty()) return Refuse(worker, refusal);
   if (!difference.empty()) {
     Refuse(worker, difference);
@@ -575,8 +578,17 @@ void Scheduler::Refuse(Worker& newcomer, const std::string& why) {
   }
 }
 
+std::string Scheduler::OwnDifference(const Worker& newcomer) const {
+  for (const auto& [name, value] : options_.shared) {
+    const auto given = newcomer.join.find(absl::StrCat(kHash, name));
+    if (given != newcomer.join.end() && given->second == value) continue;
+    return absl::StrCat("its ", name, " is ", given == newcomer.join.end() ? "not given" : given->second,
+                        ", the scheduler's is ", value, "; fix: set the same for all processes of the job");
+  }
+  return "";
+}
+
 std::string Scheduler::Difference(const Worker& newcomer) const {
-  constexpr absl::string_view kHash = "hash.";
   const auto given = [](const Worker& worker, const std::string& name) {
     const auto it = worker.join.find(name);
     return it == worker.join.end() ? "not given" : it->second;
@@ -820,7 +832,7 @@ StatusOr<std::unique_ptr<Membership>> Membership::TryJoin(const JoinOptions& opt
                           {"endpoint", ToString(options.self.endpoint)}}};
   if (options.turn) join.fields["turn"] = absl::StrCat(options.turn());
   if (options.epoch > 0) join.fields["epoch"] = absl::StrCat(options.epoch);
-  for (const auto& [name, value] : options.hashes) join.fields[absl::StrCat("hash.", name)] = value;
+  for (const auto& [name, value] : options.hashes) join.fields[absl::StrCat(kHash, name)] = value;
   RETURN_IF_ERROR(late(me->Send(join)));
   bool registered = false;
   // While the scheduler speaks, it is the one who gives up: it knows who is missing.

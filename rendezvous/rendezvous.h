@@ -59,6 +59,9 @@ struct SchedulerOptions {
   // -1: it is no rank.
   std::string who;
   int rank = -1;
+  // What workers must give alike, by name (JoinOptions::hashes): another value than this is refused.
+  std::map<std::string, std::string> shared;
+  std::string id_name = "MS_NODE_ID";  // what gives a worker its id, for messages
   // A worker that runs something else ends the job soon, unless others make it complete: nobody will start another in
   // its place.
   bool differing_ends = false;
@@ -143,6 +146,8 @@ class Scheduler {
   // Closes the connection of a worker that breaks the protocol.
   void Expel(Worker& worker, const std::string& why);
   void Refuse(Worker& newcomer, const std::string& why);
+  // What the worker gives otherwise than the scheduler; empty: nothing.
+  std::string OwnDifference(const Worker& newcomer) const;
   // What the worker runs otherwise than the others; empty: nothing.
   std::string Difference(const Worker& newcomer) const;
   // Carries out what the roster has decided.

@@ -155,6 +155,35 @@ TEST_F(Cluster, RefusalsGiveReasons) {
   EXPECT_EQ(scheduler_->Wait().code(), absl::StatusCode::kDeadlineExceeded);
 }
 
+TEST_F(Cluster, AWorkerThatWasToldOtherwiseThanTheSchedulerIsRefused) {
+  options_.shared = {{"MS_ENABLE_RECOVERY", "0"}, {"MS_WORKER_NUM", "1"}};
+  Start(1);
+  const auto refused = [&](const std::map<std::string, std::string>& hashes, const std::string& id, const char* why) {
+    JoinOptions join = Worker(id);
+    join.hashes = hashes;
+    const auto made = Membership::Join(join);
+    EXPECT_EQ(made.status().code(), absl::StatusCode::kFailedPrecondition) << made.status();
+    EXPECT_THAT(std::string(made.status().message()), HasSubstr(why));
+    EXPECT_THAT(log(), HasSubstr(absl::StrCat("The node: ", id, " is refused: ", why)));
+  };
+  refused({{"MS_ENABLE_RECOVERY", "1"}, {"MS_WORKER_NUM", "1"}}, "0",
+          "its MS_ENABLE_RECOVERY is 1, the scheduler's is 0; fix: set the same for all processes of the job");
+  // Also where there is no place for it.
+  refused({{"MS_ENABLE_RECOVERY", "0"}, {"MS_WORKER_NUM", "3"}}, "2", "its MS_WORKER_NUM is 3, the scheduler's is 1");
+  refused({{"MS_ENABLE_RECOVERY", "0"}}, "0", "its MS_WORKER_NUM is not given, the scheduler's is 1");
+  JoinOptions good = Worker("0");
+  good.hashes = options_.shared;
+  EXPECT_TRUE(Membership::Join(good).ok());
+}
+
+TEST_F(Cluster, MessagesNameWhatGivesAWorkerItsId) {
+  options_.id_name = "SLURM_PROCID";
+  options_.timeout = absl::Seconds(1);
+  Start(2);
+  const auto made = Membership::Join(Worker("0"));
+  EXPECT_THAT(std::string(made.status().message()), HasSubstr("missing: SLURM_PROCID 1"));
+}
+
 TEST_F(Cluster, AWorkerThatDiffersEndsAJobThatNobodyAddsTo) {
   options_.differing_ends = true;
   Start(3);

@@ -85,10 +85,10 @@ std::string Roster::Refusal(const std::string& id) const {
     return absl::StrCat("the cluster is complete with ", size_, " workers (MS_WORKER_NUM)");
   if (phase_ != Phase::kRun && static_cast<int>(workers_.size()) >= places)
     return absl::StrCat("all ", places, " places are taken");
-  if (RankIn(id) >= places) return absl::StrCat("MS_NODE_ID=", id, " asks for a rank beyond 0 to ", places - 1);
+  if (RankIn(id) >= places) return absl::StrCat(options_.id_name, "=", id, " asks for a rank beyond 0 to ", places - 1);
   for (const Worker& other : workers_) {
     if (SameWorker(other.id, id))
-      return absl::StrCat("MS_NODE_ID=", id, " is taken by a worker on ", other.host, " that lives");
+      return absl::StrCat(options_.id_name, "=", id, " is taken by a worker on ", other.host, " that lives");
   }
   return "";
 }
@@ -308,7 +308,7 @@ std::string Roster::Missing() const {
   for (int r = 0; r < size_; ++r) {
     if (!here[static_cast<size_t>(r)]) missing.push_back(r);
   }
-  return absl::StrCat("MS_NODE_ID ", absl::StrJoin(missing, ", "));
+  return absl::StrCat(options_.id_name, " ", absl::StrJoin(missing, ", "));
 }
 
 int Roster::FirstExitCode() const {

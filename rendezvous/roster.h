@@ -30,6 +30,7 @@ struct RosterOptions {
   int64_t max_restarts = -1;  // -1: no limit
   absl::Duration timeout = absl::Seconds(600);  // for all workers to come
   absl::Duration replace_after = kReplaceAfter;
+  std::string id_name = "MS_NODE_ID";  // what gives a worker its id, for messages
 };
 
 class Roster {
@@ -86,7 +87,7 @@ class Roster {
   const Worker* Find(int64_t key) const;
   // Of kRun: the keys of the workers, by rank.
   const std::vector<int64_t>& by_rank() const { return by_rank_; }
-  // In kGather: who is missing, "MS_NODE_ID 1, 3" where ids are ranks, else "2 workers".
+  // In kGather: who is missing, "MS_NODE_ID 1, 3" (id_name) where ids are ranks, else "2 workers".
   std::string Missing() const;
   // In kOver, when every worker has left: the exit code of the first one, by rank, that did not end with 0.
   int FirstExitCode() const;

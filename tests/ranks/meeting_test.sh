@@ -59,6 +59,10 @@ first=$!
 until grep -q "node: 0" another.txt; do sleep 0.1; done
 run env MS_ROLE=MS_WORKER MS_NODE_ID=1 "$mslua" train "$recipe" epochs=9
 expect "another command line" 4 "its command line is 'epochs=9', that of 0 is ''"
+run env MS_ROLE=MS_WORKER MS_NODE_ID=1 MS_WORKER_NUM=3 "$mslua" train "$recipe" --out other
+expect "another number of workers" 4 "its MS_WORKER_NUM is 3, the scheduler's is 2"
+run env MS_ROLE=MS_WORKER MS_NODE_ID=1 MS_ENABLE_RECOVERY=1 MS_RECOVERY_PATH="$PWD/memory" "$mslua" train "$recipe"
+expect "recovery of a worker alone" 4 "its MS_ENABLE_RECOVERY is 1, the scheduler's is 0"
 run env MS_ROLE=MS_WORKER MS_NODE_ID=0 "$mslua" train "$recipe"
 expect "a taken id" 4 "MS_NODE_ID=0 is taken by a worker"
 run env MS_ROLE=MS_WORKER MS_NODE_ID=1 "$mslua" train "$recipe" --iface nosuch0
