@@ -387,7 +387,9 @@ Status Job::MeetAt(const Endpoint& scheduler, const std::string& node_id) {
   join.epoch = identity_.epoch;
   if (join.recover && !identity_.recovery_disk) join.turn = [this] { return NewestTurn(); };
   std::unique_ptr<StoppedRankWatch> watch;  // the launcher looks itself, and under mpirun there is one already
-  if (identity_.source != Source::kLauncher && identity_.source != Source::kMpi) watch = WatchStopped();
+  // Where the job starts again its scheduler decides what becomes of one that does not answer.
+  const bool looks = identity_.source != Source::kLauncher && identity_.source != Source::kMpi && !join.recover;
+  if (looks) watch = WatchStopped();
   auto membership = Membership::Join(join);
   watch.reset();
   if (absl::IsCancelled(membership.status())) {
@@ -1001,9 +1003,14 @@ int RunScheduler(const Identity& identity, absl::Duration heartbeat_limit, const
   Say(here.Line());
   for (const std::string& notice : identity.notices) Say(notice);
   const absl::Duration limit = heartbeat_limit - absl::Seconds(1);  // before the workers see it
-  auto watch = std::make_unique<StoppedRankWatch>(WorkersEnvironment(here), limit, [&scheduler](const Status& why) {
-    if (!scheduler.built()) scheduler.Fail(why);
-  });
+  const bool recovers = !identity.recovery_path.empty();
+  const auto on_stopped = [&scheduler, recovers](const Status& why) {
+    if (scheduler.built()) return;
+    // Another worker may come in its place.
+    if (recovers) return Say(absl::StrCat("warning: ", why.message()));
+    scheduler.Fail(why);
+  };
+  auto watch = std::make_unique<StoppedRankWatch>(WorkersEnvironment(here), limit, on_stopped);
   int asked = 0;
   for (bool ended = false; !ended;) {
     if (scheduler.built()) watch = nullptr;

@@ -41,6 +41,42 @@ wait "$scheduler"
 code=$? out=$(cat scheduler.txt)
 expect "its scheduler" 9 "/proc/none"
 
+# A worker that a signal stops: those of its host stay, and a spare takes its place.
+export MS_ENABLE_RECOVERY=1 MS_RECOVERY_PATH="$PWD/stopped" MS_WORKER_NUM=2 MS_SCHED_HOST=127.0.0.1
+export MS_SCHED_PORT=$((20000 + ($$ + 41) % 20000))
+"$mslua" sched --spares 1 --replace-after 2 > scheduler.txt 2>&1 &
+scheduler=$!
+# worker ID TEXT: starts it, and waits until it says so.
+worker() {
+  MS_ROLE=MS_WORKER MS_NODE_ID=$1 "$mslua" train "$here/tests/recovery/lenet.lua" --out stopped_run epochs=100000 \
+    evaluate=false > "stopped_$1.txt" 2>&1 &
+  pid=$!
+  for _ in $(seq 600); do
+    grep -q "$2" "stopped_$1.txt" scheduler.txt && return
+    sleep 0.1
+  done
+  fail "$1: no '$2': $(cat "stopped_$1.txt" scheduler.txt)"
+}
+worker a "new node: a" && a=$pid
+worker b "loss is" && b=$pid
+worker c "waits as a spare" && c=$pid
+kill -STOP "$b"
+for _ in $(seq 600); do
+  grep -q "constructed successfully, epoch 2" scheduler.txt && break
+  sleep 0.1
+done
+sleep 3
+kill -TERM "$scheduler"
+for one in $a $c; do
+  wait "$one"
+  code=$? out=$(cat stopped_a.txt stopped_c.txt scheduler.txt)
+  expect "a worker beside one that is stopped" 75 "constructed successfully, epoch 2"
+done
+wait "$scheduler"
+kill -KILL "$b"
+wait "$b"
+unset MS_ENABLE_RECOVERY MS_RECOVERY_PATH MS_WORKER_NUM MS_SCHED_HOST MS_SCHED_PORT
+
 run "$mslua" train "$here/tests/recovery/lenet.lua" -n 2 --elastic 1:2
 expect "--elastic without a cluster" 2 "--elastic is for workers of a cluster"
 run env MS_ROLE=MS_SCHED MS_WORKER_NUM=4 MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT=0 "$mslua" sched --spares 1
