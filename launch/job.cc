@@ -195,6 +195,15 @@ void ShareCores(const Identity& identity, const std::vector<std::string>& argume
   execv("/proc/self/exe", argv.data());
 }
 
+sigset_t StopSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGTERM, SIGINT}) sigaddset(&set, signal);
+  struct sigaction hangup = {};
+  if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);
+  return set;
+}
+
 void StartAnew(int rank, int64_t epoch) {
   // What the kernel knows of this process's start; the environment of a program that runs may be in motion.
   const auto words_of = [](const char* path) {
@@ -901,9 +910,7 @@ Status WriteJournal(const std::string& path, const JobEpoch& epoch) {
 
 // Blocks the signals that ask to stop, so that only the descriptor takes them. Before there are threads.
 Fd TakeStopSignals() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int signal : {SIGTERM, SIGINT}) sigaddset(&set, signal);
+  const sigset_t set = StopSignals();
   sigprocmask(SIG_BLOCK, &set, nullptr);
   return Fd(signalfd(-1, &set, SFD_CLOEXEC));
 }
@@ -1022,6 +1029,8 @@ int RunScheduler(const Identity& identity, absl::Duration heartbeat_limit, const
     }
     signalfd_siginfo info;
     if (entries[1].revents == 0 || read(signals.get(), &info, sizeof info) != sizeof info) continue;
+    // A terminal that closes and its shell send one each.
+    if (info.ssi_signo == SIGHUP && asked > 0) continue;
     OnStopSignal(scheduler, static_cast<int>(info.ssi_signo), ++asked);
   }
   const Status outcome = scheduler.Wait();

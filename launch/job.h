@@ -4,6 +4,8 @@
 // It compares what they run, watches that they live, and tells all of them why the job is over.
 #pragma once
 
+#include <signal.h>
+
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -47,6 +49,9 @@ void FollowLauncher();
 // Sets what ThreadVariables says and this process was not given, and starts the program again, since OpenMP reads its
 // variables when it is loaded. `arguments`: of the program, without its name.
 void ShareCores(const Identity& identity, const std::vector<std::string>& arguments);
+
+// The signals that ask a scheduler to stop: without SIGHUP where it is ignored, as under nohup.
+sigset_t StopSignals();
 
 // Starts this process's program again in its place, as it was started: on any thread, whatever the others do. `rank`:
 // its own, which a worker that was given no name keeps; -1: not known. `epoch`: how often the workers have met.

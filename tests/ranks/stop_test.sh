@@ -83,6 +83,7 @@ cluster() {
 }
 cluster sigterm TERM 75
 cluster sigint INT 130
+cluster sighup HUP 75
 
 # A launcher whose output nobody reads still hears that it is to end.
 cat > chatty.lua <<'LUA'

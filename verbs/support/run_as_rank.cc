@@ -186,9 +186,7 @@ bool AsksScript(const Identity& identity, const NetworkOptions& network) {
 int RunScriptForScheduler(const cli::CommandLine& command, SessionOptions options, const Identity& identity,
                           absl::FunctionRef<StatusOr<int>(Session&)> work) {
   // The scheduler takes these signals; other threads must not.
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int signal : {SIGTERM, SIGINT}) sigaddset(&set, signal);
+  const sigset_t set = StopSignals();
   sigprocmask(SIG_BLOCK, &set, nullptr);
   JobOptions job_options;
   job_options.identity = identity;
