@@ -255,7 +255,7 @@ void Job::SetNetwork(const NetworkOptions& network) {
   if (network_.tls_file.empty()) network_.tls_file = network.tls_file;
   if (!network.client_password.empty()) network_.client_password = network.client_password;
   if (!network.server_password.empty()) network_.server_password = network.server_password;
-  network_.plaintext = network_.plaintext || network.plaintext;
+  if (!network_.plaintext) network_.plaintext = network.plaintext;
 }
 
 Status Job::OpenNetwork() {
@@ -588,8 +588,7 @@ void Job::SayWhere() const {
   Say(absl::StrCat(me.Line(), ", ", backend_->name, ", ", count, count == 1 ? " host, " : " hosts, ", ComputeThreads(),
                    ComputeThreads() == 1 ? " thread" : " threads", " a rank"));
   if (count < 2 || !backend_->encrypts) return;
-  Say(tls_ != nullptr ? "connections between hosts are encrypted (TLS)"
-                      : "warning: connections between hosts are authenticated and not encrypted");
+  Say(EncryptionLine(tls_ != nullptr));
 }
 
 std::unique_ptr<StoppedRankWatch> Job::WatchStopped() {
@@ -1008,6 +1007,7 @@ int RunScheduler(const Identity& identity, absl::Duration heartbeat_limit, const
   if (!started.ok()) return SayError(started.status(), ExitCodeOfStart(started.status()));
   Scheduler& scheduler = **started;
   Say(here.Line());
+  if (!identity.one_host) Say(EncryptionLine(!network.tls_file.empty()));
   for (const std::string& notice : identity.notices) Say(notice);
   const absl::Duration limit = heartbeat_limit - absl::Seconds(1);  // before the workers see it
   const bool recovers = !identity.recovery_path.empty();

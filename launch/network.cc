@@ -17,11 +17,26 @@ StatusOr<std::shared_ptr<Tls>> LoadTls(const NetworkOptions& options,
   return tls;
 }
 
+Status AddTlsVariable(const std::string& tls_file, NetworkOptions* options) {
+  const bool flag = !options->tls_file.empty();
+  if (options->plaintext.value_or(false) && (flag || !tls_file.empty())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag ? "--tls" : "MSLUA_TLS", " and --insecure-network exclude each other: ",
+                     flag ? "leave one out" : "unset the variable, or leave out the flag"));
+  }
+  if (!flag) options->tls_file = tls_file;
+  return absl::OkStatus();
+}
+
+std::string EncryptionLine(bool encrypted) {
+  return encrypted ? "connections between hosts are encrypted (TLS)"
+                   : "warning: connections between hosts are authenticated and not encrypted";
+}
+
 Status CheckNetwork(const NetworkOptions& options, const std::string& host) {
   const char* word = getenv("MSLUA_PLAINTEXT");
-  if (!options.tls_file.empty() || options.plaintext || (word != nullptr && strcmp(word, "1") == 0)) {
-    return absl::OkStatus();
-  }
+  const bool consents = word != nullptr && strcmp(word, "1") == 0;
+  if (!options.tls_file.empty() || options.plaintext.value_or(consents)) return absl::OkStatus();
   return WithCause(absl::PermissionDeniedError(absl::StrCat(
                        "ranks meet at ", host,
                        ", which other hosts can reach, and the job has no TLS: give its configuration (--tls FILE, "

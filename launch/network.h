@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/types/optional.h"
 #include "core/base/status.h"
 #include "rendezvous/tls/tls.h"
 
@@ -15,10 +16,17 @@ struct NetworkOptions {
   // Empty: no TLS.
   std::string tls_file;
   std::string client_password, server_password;  // of set_ps_context; before those of the files
-  // Connections to other hosts may go without TLS: --insecure-network, MSLUA_PLAINTEXT=1 or
-  // set_ps_context{enable_ssl = false}.
-  bool plaintext = false;
+  // Whether connections to other hosts may go without TLS: --insecure-network, else set_ps_context{enable_ssl = false};
+  // not set: as MSLUA_PLAINTEXT says.
+  absl::optional<bool> plaintext;
 };
+
+// Sets the configuration file that MSLUA_TLS names, where `options` has none. InvalidArgument: the command line says
+// --insecure-network, too.
+Status AddTlsVariable(const std::string& tls_file, NetworkOptions* options);
+
+// Of a process that other hosts reach: whether what it sends them is encrypted.
+std::string EncryptionLine(bool encrypted);
 
 // The TLS of this process; null without a configuration file. Its mistakes have exit code 10.
 StatusOr<std::shared_ptr<Tls>> LoadTls(const NetworkOptions& options,

@@ -26,7 +26,8 @@ StatusOr<int> Join(lua_State* L, Session& session) {
   }
   if (session.job != nullptr && lua_istable(L, 2)) {
     NetworkOptions network;
-    ASSIGN_OR_RETURN(network.plaintext, FieldBool(L, 2, "plaintext", false));
+    ASSIGN_OR_RETURN(const bool plaintext, FieldBool(L, 2, "plaintext", false));
+    if (plaintext) network.plaintext = true;
     ASSIGN_OR_RETURN(network.tls_file, FieldString(L, 2, "tls_file", ""));
     ASSIGN_OR_RETURN(network.client_password, FieldString(L, 2, "client_password", ""));
     ASSIGN_OR_RETURN(network.server_password, FieldString(L, 2, "server_password", ""));

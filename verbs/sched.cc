@@ -44,7 +44,10 @@ int RunSched(const cli::CommandLine& command) {
   set("replace-after", kReplaceAfterVariable, "");
   const auto identity = WhoAmI(environment, ReadTextFile);
   if (!identity.ok()) return Report(identity.status(), kExitEnvironment);
-  return RunScheduler(*identity, HeartbeatLimit(command), NetworkOf(command));
+  NetworkOptions network = NetworkOf(command);
+  const Status one = AddTlsVariable(identity->tls_file, &network);
+  if (!one.ok()) return Report(one);
+  return RunScheduler(*identity, HeartbeatLimit(command), network);
 }
 
 }  // namespace

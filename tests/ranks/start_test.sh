@@ -105,6 +105,8 @@ expect "bad role" 4 "MS_ROLE: expected MS_SCHED or MS_WORKER, got 'MS_MASTER'"
 run env RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.255.255.1 MASTER_PORT=1 "$mslua" run "$script"
 expect "beyond this host" 10 "MSLUA_PLAINTEXT=1"
 export RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.255.255.1 MASTER_PORT=1 MSLUA_PLAINTEXT=1
+run "$mslua" run "$script" --no-insecure-network
+expect "consent that is taken back" 10 "say --insecure-network"
 run "$mslua" run "$script"
 expect "no secret" 10 "set MSLUA_JOB_SECRET_FILE"
 echo "a secret that others can read" > secret

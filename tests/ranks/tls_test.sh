@@ -47,6 +47,8 @@ run "$mslua" run "$script" --tls missing.json
 expect "a configuration that is not there" 10 "TLS configuration missing.json: No such file"
 run "$mslua" run "$script" --tls net/config.json --insecure-network
 expect "both" 2 "exclude each other"
+run env MSLUA_TLS=net/config.json "$mslua" run "$script" --insecure-network
+expect "both, one as a variable" 2 "MSLUA_TLS and --insecure-network exclude each other"
 
 if [ "$(id -u)" != 0 ] || ! ip netns add "mslua-a-$$" 2>/dev/null; then
   echo "no right to make network namespaces: two hosts are not tested"

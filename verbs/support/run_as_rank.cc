@@ -35,7 +35,7 @@ absl::Duration HeartbeatLimit(const cli::CommandLine& command) {
 NetworkOptions NetworkOf(const cli::CommandLine& command) {
   NetworkOptions network;
   if (command.Given("tls")) network.tls_file = command.String("tls");
-  network.plaintext = command.Given("insecure-network");
+  if (command.Given("insecure-network")) network.plaintext = command.Bool("insecure-network");
   return network;
 }
 
@@ -179,7 +179,7 @@ int RunInJob(const cli::CommandLine& command, SessionOptions options, Joins join
 
 // Whether only the script can say how the scheduler's connections are secured (set_ps_context).
 bool AsksScript(const Identity& identity, const NetworkOptions& network) {
-  return !identity.one_host && identity.tls_file.empty() && !CheckNetwork(network, identity.meeting.host).ok();
+  return !identity.one_host && network.tls_file.empty() && !CheckNetwork(network, identity.meeting.host).ok();
 }
 
 // The script's part before ms.communication.init(), which does not return in a scheduler.
@@ -211,10 +211,9 @@ int RunAsRank(const cli::CommandLine& command, SessionOptions options, Joins joi
   if (!files.ok()) return Report(files, kExitEnvironment);
   const auto identity = WhoAmI(OwnEnvironment(), ReadTextFile);
   if (!identity.ok()) return Report(identity.status(), kExitEnvironment);
-  const NetworkOptions network = NetworkOf(command);
-  if (!network.tls_file.empty() && network.plaintext) {
-    return Report(absl::InvalidArgumentError("--tls and --insecure-network exclude each other: leave one out"));
-  }
+  NetworkOptions network = NetworkOf(command);
+  const Status one = AddTlsVariable(identity->tls_file, &network);
+  if (!one.ok()) return Report(one);
   if (identity->scheduler) {
     command.HandOn();  // the workers' command line
     if (joins == Joins::kAtOnce || !AsksScript(*identity, network)) {
