@@ -31,12 +31,18 @@ int Make(const cli::CommandLine& command) {
     return Report(absl::InvalidArgumentError(absl::StrCat("--days: expected 1 to ", kMostDays)));
   }
   request.days = static_cast<int>(command.Int("days"));
-  const Status made = MakeCertificates(request);
+  bool renewed = false;
+  const Status made = MakeCertificates(request, &renewed);
   if (!made.ok()) return Report(made, absl::IsInvalidArgument(made) ? kExitUsage : kExitSecurity);
   std::printf(
       "made %s: use --tls %s/config.json, or MSLUA_TLS, for each process of the job\n"
       "copy it to the other hosts without ca.key, which signs new certificates\n",
       request.folder.c_str(), request.folder.c_str());
+  if (renewed) {
+    std::printf(
+        "the CA would have expired before them: it has a new certificate, ca.crt, and a new list, crl.pem; every host "
+        "needs both\n");
+  }
   return kExitOk;
 }
 

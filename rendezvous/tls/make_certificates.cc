@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -99,18 +100,28 @@ CertificatePtr Blank(const std::string& name, EVP_PKEY* key, int days) {
   return certificate;
 }
 
-StatusOr<Authority> NewAuthority(const CertificateRequest& request) {
-  Authority ca;
-  ca.key.reset(EVP_EC_gen("P-256"));
-  if (ca.key == nullptr) return Openssl("making a key");
-  ca.certificate = Blank(absl::StrCat("mslua CA of ", request.job), ca.key.get(), kCaLife * request.days);
-  X509* const c = ca.certificate.get();
+// A certificate that the CA's key signs for itself.
+StatusOr<CertificatePtr> SelfSigned(CertificatePtr certificate, EVP_PKEY* key) {
+  X509* const c = certificate.get();
   X509_set_issuer_name(c, X509_get_subject_name(c));
   AddExtension(c, c, NID_basic_constraints, "critical,CA:TRUE,pathlen:0");
   AddExtension(c, c, NID_key_usage, "critical,keyCertSign,cRLSign");
   AddExtension(c, c, NID_subject_key_identifier, "hash");
-  if (X509_sign(c, ca.key.get(), EVP_sha256()) == 0) return Openssl("signing");
+  if (X509_sign(c, key, EVP_sha256()) == 0) return Openssl("signing");
+  return certificate;
+}
+
+StatusOr<Authority> NewAuthority(const CertificateRequest& request) {
+  Authority ca;
+  ca.key.reset(EVP_EC_gen("P-256"));
+  if (ca.key == nullptr) return Openssl("making a key");
+  const std::string name = absl::StrCat("mslua CA of ", request.job);
+  ASSIGN_OR_RETURN(ca.certificate, SelfSigned(Blank(name, ca.key.get(), kCaLife * request.days), ca.key.get()));
   return ca;
+}
+
+Status WriteCaCertificate(const std::string& folder, const Authority& ca) {
+  return WriteWhole(folder + "/ca.crt", Pem([&](BIO* bio) { PEM_write_bio_X509(bio, ca.certificate.get()); }), 0644);
 }
 
 StatusOr<Authority> ReadAuthority(const std::string& folder) {
@@ -137,8 +148,6 @@ StatusOr<std::string> Issue(const Authority& ca, const CertificateRequest& reque
   if (key == nullptr) return Openssl("making a key");
   const CertificatePtr certificate = Blank(absl::StrCat(name, " of ", request.job), key.get(), request.days);
   X509* const c = certificate.get();
-  const ASN1_TIME* const end = X509_get0_notAfter(ca.certificate.get());
-  if (ASN1_TIME_compare(X509_get0_notAfter(c), end) > 0) X509_set1_notAfter(c, end);
   X509_set_issuer_name(c, X509_get_subject_name(ca.certificate.get()));
   AddExtension(c, ca.certificate.get(), NID_basic_constraints, "critical,CA:FALSE");
   AddExtension(c, ca.certificate.get(), NID_key_usage, "critical,digitalSignature");
@@ -218,8 +227,7 @@ StatusOr<Authority> PrepareFolder(const CertificateRequest& request, bool is_new
   *password = absl::WebSafeBase64Escape(absl::string_view(reinterpret_cast<char*>(random), sizeof random));
   ASSIGN_OR_RETURN(Authority ca, NewAuthority(request));
   RETURN_IF_ERROR(WriteWhole(folder + "/password", *password + "\n", 0600));
-  RETURN_IF_ERROR(
-      WriteWhole(folder + "/ca.crt", Pem([&](BIO* bio) { PEM_write_bio_X509(bio, ca.certificate.get()); }), 0644));
+  RETURN_IF_ERROR(WriteCaCertificate(folder, ca));
   RETURN_IF_ERROR(WriteCrl(folder, ca, nullptr, nullptr));
   // A warning with most of the time left would come with every start.
   const std::string config = absl::StrReplaceAll(kConfig, {{"%d", absl::StrCat(std::min(90, request.days / 4))}});
@@ -229,6 +237,37 @@ StatusOr<Authority> PrepareFolder(const CertificateRequest& request, bool is_new
                              }),
                              0600));
   return ca;
+}
+
+StatusOr<std::vector<CrlPtr>> CrlsIn(const std::string& path) {
+  if (access(path.c_str(), F_OK) != 0) return std::vector<CrlPtr>();
+  ASSIGN_OR_RETURN(const std::string bytes, ReadTrustedFile("CRL", path));
+  return ParseCrls(bytes, path);
+}
+
+// Whether certificates of so many days outlive the CA's own.
+bool ExpiresWithin(const Authority& ca, int days) {
+  const std::unique_ptr<ASN1_TIME, decltype(&ASN1_TIME_free)> end(X509_gmtime_adj(nullptr, days * kDay),
+                                                                  &ASN1_TIME_free);
+  return ASN1_TIME_compare(X509_get0_notAfter(ca.certificate.get()), end.get()) < 0;
+}
+
+// A new certificate for the CA's key and name: what it has signed stays good. Its list of revoked ones, which expires
+// with it, is made again.
+Status Renew(const CertificateRequest& request, Authority* ca) {
+  X509* const before = ca->certificate.get();
+  const X509_NAME* const name = X509_get_subject_name(before);
+  if (X509_NAME_cmp(name, X509_get_issuer_name(before)) != 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        request.folder, "/ca.crt expires on ", DateOf(X509_get0_notAfter(before)),
+        ", before the certificates that it would sign; fix: get a new one from the CA that has signed it, or --days"));
+  }
+  ASSIGN_OR_RETURN(std::vector<CrlPtr> crls, CrlsIn(request.folder + "/crl.pem"));
+  CertificatePtr blank = Blank("CA", ca->key.get(), kCaLife * request.days);
+  X509_set_subject_name(blank.get(), name);
+  ASSIGN_OR_RETURN(ca->certificate, SelfSigned(std::move(blank), ca->key.get()));
+  RETURN_IF_ERROR(WriteCaCertificate(request.folder, *ca));
+  return WriteCrl(request.folder, *ca, crls.empty() ? nullptr : std::move(crls.front()), nullptr);
 }
 
 std::string LastPart(std::string folder) {
@@ -262,6 +301,14 @@ StatusOr<std::vector<CertificatePtr>> CertificatesIn(const std::string& path, co
   ASSIGN_OR_RETURN(const std::string bytes, ReadTrustedFile("certificate", path));
   auto plain = ParseCertificates(bytes, path);
   if (plain.ok()) return plain;
+  if (ParseCrls(bytes, path).ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": expected a certificate, got a list of revoked ones; `mslua cert show DIR` says which those are"));
+  }
+  // A sequence of ASN.1, as PKCS#12 is, or PEM.
+  if (bytes.empty() || (bytes[0] != 0x30 && !absl::StrContains(bytes, "-----BEGIN "))) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": expected a certificate or a PKCS#12 file"));
+  }
   std::string file = password_file;
   if (file.empty()) file = path.substr(0, path.rfind('/') + 1) + "password";
   CredentialFiles files = {path, "", "", "server"};
@@ -279,15 +326,9 @@ StatusOr<std::vector<CertificatePtr>> CertificatesIn(const std::string& path, co
   return all;
 }
 
-StatusOr<std::vector<CrlPtr>> CrlsIn(const std::string& path) {
-  if (access(path.c_str(), F_OK) != 0) return std::vector<CrlPtr>();
-  ASSIGN_OR_RETURN(const std::string bytes, ReadTrustedFile("CRL", path));
-  return ParseCrls(bytes, path);
-}
-
 }  // namespace
 
-Status MakeCertificates(const CertificateRequest& given) {
+Status MakeCertificates(const CertificateRequest& given, bool* renewed) {
   CertificateRequest request = given;
   const bool is_new = access((request.folder + "/ca.key").c_str(), F_OK) != 0;
   if (!is_new) {
@@ -309,7 +350,10 @@ Status MakeCertificates(const CertificateRequest& given) {
   }
   attach.push_back(absl::StrCat("URI:", kRoleUri, "steer"));
   std::string password;
-  ASSIGN_OR_RETURN(const Authority ca, PrepareFolder(request, is_new, &password));
+  ASSIGN_OR_RETURN(Authority ca, PrepareFolder(request, is_new, &password));
+  const bool renews = ExpiresWithin(ca, request.days);
+  if (renews) RETURN_IF_ERROR(Renew(request, &ca));
+  if (renewed != nullptr) *renewed = renews;
   for (const auto& [name, usage, names] :
        {std::tuple("server", "serverAuth", &server), std::tuple("client", "clientAuth", &job),
         std::tuple("attach", "clientAuth", &attach)}) {
@@ -326,6 +370,12 @@ Status RevokeCertificate(const std::string& folder, const std::string& name) {
   X509* const certificate = certificates.front().get();
   if (X509_NAME_cmp(X509_get_issuer_name(certificate), X509_get_subject_name(ca.certificate.get())) != 0) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": it is not of the CA in ", folder));
+  }
+  if (X509_check_ca(certificate) != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path,
+        ": it is the CA's own certificate, and every certificate of the folder would go with it; fix: to replace ",
+        "a CA, make another folder (mslua cert make NEW) and copy it to all hosts of the job"));
   }
   ASSIGN_OR_RETURN(std::vector<CrlPtr> crls, CrlsIn(folder + "/crl.pem"));
   if (IsRevoked(certificate, crls)) return absl::AlreadyExistsError(absl::StrCat(path, ": it has been revoked before"));

@@ -17,12 +17,13 @@ struct CertificateRequest {
 };
 
 // Makes the folder with a new CA; or, where there is one, new certificates of it in the place of those before, which
-// stay good until they expire or are revoked. InvalidArgument: a name or a number that cannot be. Files that others
-// must not read have mode 0600.
-Status MakeCertificates(const CertificateRequest& request);
+// stay good until they expire or are revoked. A CA that would expire before them gets a new certificate for its key,
+// ca.crt, and a new crl.pem: `*renewed`, if it is not null, says so. InvalidArgument: a name or a number that cannot
+// be. Files that others must not read have mode 0600.
+Status MakeCertificates(const CertificateRequest& request, bool* renewed = nullptr);
 
 // Puts the certificate of file `name` ("client.p12", or any path) on the folder's list of revoked ones, crl.pem.
-// AlreadyExists: it is on it. NotFound, InvalidArgument.
+// AlreadyExists: it is on it. NotFound. InvalidArgument: it is none of the CA's, or the CA's own.
 Status RevokeCertificate(const std::string& folder, const std::string& name);
 
 struct CertificateSummary {

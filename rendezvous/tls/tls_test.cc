@@ -451,6 +451,70 @@ TEST_F(TlsOfTwo, AListThatTheCaHasNotSignedDoesNotCount) {
   EXPECT_TRUE(Meet(two, **tls, **tls).accepting.ok());
 }
 
+TEST_F(TlsOfTwo, ACaThatWouldExpireFirstIsRenewed) {
+  CertificateRequest request;
+  request.days = 1;
+  const TestCertificates files(request);
+  const TestCertificates before(files);
+  request.folder = files / "";
+  request.job = "test";
+  bool renewed = true;
+  ASSERT_TRUE(MakeCertificates(request, &renewed).ok());
+  EXPECT_FALSE(renewed);
+  request.days = 30;
+  ASSERT_TRUE(MakeCertificates(request, &renewed).ok());
+  EXPECT_TRUE(renewed);
+  const auto shown = ShowCertificates(files / "", ""), old = ShowCertificates(before / "", "");
+  ASSERT_TRUE(shown.ok() && old.ok());
+  EXPECT_EQ(shown->front().subject, old->front().subject);
+  EXPECT_GT(shown->front().until, old->front().until);
+  EXPECT_LT((*shown)[1].until, shown->front().until);
+  // What the CA had signed before stays good, and what it has revoked stays so.
+  const auto now = Load(files), then = Load(before);
+  ASSERT_TRUE(now.ok() && then.ok()) << now.status() << then.status();
+  const Pair pair;
+  EXPECT_TRUE(Meet(pair, **now, **then).accepting.ok());
+}
+
+TEST_F(TlsOfTwo, ACaThatHasExpiredIsRenewed) {
+  const TestCertificates files;
+  const auto shown = [&] { return ShowCertificates(files / "ca.crt", "")->front(); };
+  const std::string contents = ContentsOf(files / "ca.crt"), key_text = ContentsOf(files / "ca.key");
+  const BioPtr reader = ReaderOf(contents), key_reader = ReaderOf(key_text);
+  const CertificatePtr ca(PEM_read_bio_X509(reader.get(), nullptr, nullptr, nullptr));
+  const KeyPtr key(PEM_read_bio_PrivateKey(key_reader.get(), nullptr, nullptr, nullptr));
+  X509_gmtime_adj(X509_getm_notAfter(ca.get()), -100);
+  X509_sign(ca.get(), key.get(), EVP_sha256());
+  const BioPtr memory(BIO_new(BIO_s_mem()));
+  PEM_write_bio_X509(memory.get(), ca.get());
+  char* bytes = nullptr;
+  const long size = BIO_get_mem_data(memory.get(), &bytes);
+  WriteTo(files / "ca.crt", std::string(bytes, static_cast<size_t>(size)));
+  ASSERT_TRUE(shown().expired);
+  CertificateRequest request;
+  request.folder = files / "";
+  bool renewed = false;
+  ASSERT_TRUE(MakeCertificates(request, &renewed).ok());
+  EXPECT_TRUE(renewed);
+  EXPECT_FALSE(shown().expired);
+  EXPECT_TRUE(Load(files).ok()) << Load(files).status();
+}
+
+TEST_F(TlsOfTwo, FilesThatAreNoCertificatesOfTheFolder) {
+  const TestCertificates files;
+  const Status own = RevokeCertificate(files / "", "ca.crt");
+  EXPECT_EQ(own.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(own.message()), HasSubstr("it is the CA's own certificate"));
+  EXPECT_TRUE(Load(files).ok());
+  const auto said = [&](const char* name) {
+    return std::string(ShowCertificates(files / name, "").status().message());
+  };
+  EXPECT_THAT(said("config.json"), HasSubstr("config.json: expected a certificate or a PKCS#12 file"));
+  EXPECT_THAT(said("crl.pem"), HasSubstr("crl.pem: expected a certificate, got a list of revoked ones"));
+  EXPECT_EQ(said("server.p12"), "");
+  EXPECT_EQ(RevokeCertificate(files / "", "config.json").code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST_F(TlsOfTwo, NothingButTheChainIsToldOnce) {
   const TestCertificates files;
   for (const char* name : {"server.p12", "client.p12"}) {
