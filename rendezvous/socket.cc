@@ -139,14 +139,21 @@ StatusOr<std::string> SocketRoot() {
   roots.push_back(absl::StrCat("/tmp/mslua-", geteuid()));
   const char* home = getenv("HOME");
   if (home != nullptr && *home == '/' && IsOwnFolder(home)) roots.push_back(absl::StrCat(home, "/.mslua"));
-  std::string taken;
+  std::vector<std::string> why;
   for (std::string& root : roots) {
-    if (root.size() > kLongest) continue;
     struct stat info;
-    if (lstat(root.c_str(), &info) != 0 || info.st_uid == geteuid()) return std::move(root);
-    absl::StrAppend(&taken, taken.empty() ? "" : ", ", root, " (user ", info.st_uid, ")");
+    const bool there = lstat(root.c_str(), &info) == 0;
+    if (root.size() > kLongest) {
+      why.push_back(absl::StrCat(root, " (longer than ", kLongest, " bytes)"));
+    } else if (there && info.st_uid != geteuid()) {
+      why.push_back(absl::StrCat(root, " (user ", info.st_uid, "'s)"));
+    } else if (!there && faccessat(AT_FDCWD, root.substr(0, root.rfind('/')).c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
+      why.push_back(absl::StrCat(root, " (cannot be made: ", strerror(errno), ")"));
+    } else {
+      return std::move(root);
+    }
   }
-  return absl::PermissionDeniedError(absl::StrCat("no folder for sockets: other users own ", taken,
+  return absl::PermissionDeniedError(absl::StrCat("no folder for sockets: ", absl::StrJoin(why, ", "),
                                                   "; fix: set XDG_RUNTIME_DIR to a folder that only you can enter"));
 }
 

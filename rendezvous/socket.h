@@ -37,7 +37,8 @@ class Fd {
 
 // The folder that holds the folders of MakeSocketFolder; it may not exist yet. The first of $XDG_RUNTIME_DIR/mslua (if
 // only this user can write to $XDG_RUNTIME_DIR), $TMPDIR/mslua-<uid>, /tmp/mslua-<uid> and $HOME/.mslua whose path is
-// short enough for sockets (53 bytes) and which does not belong to another user. PermissionDenied: there is none.
+// short enough for sockets (53 bytes), which does not belong to another user, and which is there or can be made.
+// PermissionDenied: there is none.
 StatusOr<std::string> SocketRoot();
 // The folder for the sockets of `job` (letters, digits, '-', '_') in SocketRoot(), made when missing, with mode
 // 0700; PermissionDenied when

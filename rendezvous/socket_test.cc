@@ -81,6 +81,23 @@ TEST_F(SocketFolder, LongPathsArePassedOver) {
   unsetenv("TMPDIR");
 }
 
+TEST_F(SocketFolder, ATemporaryFolderThatIsNotThereIsPassedOver) {
+  unsetenv("XDG_RUNTIME_DIR");
+  setenv("TMPDIR", (root_ + "/none").c_str(), 1);
+  EXPECT_EQ(*SocketRoot(), "/tmp/mslua-" + std::to_string(geteuid()));
+  // One that cannot be written, for those who may not write everywhere.
+  const std::string closed = root_ + "/closed";
+  ASSERT_EQ(mkdir(closed.c_str(), 0500), 0);
+  setenv("TMPDIR", closed.c_str(), 1);
+  if (geteuid() != 0) {
+    EXPECT_EQ(*SocketRoot(), "/tmp/mslua-" + std::to_string(geteuid()));
+  }
+  // Where it has been made before it is used.
+  setenv("TMPDIR", root_.c_str(), 1);
+  EXPECT_EQ(*SocketRoot(), root_ + "/mslua-" + std::to_string(geteuid()));
+  unsetenv("TMPDIR");
+}
+
 TEST_F(SocketFolder, AFolderOfAnotherUserIsPassedOver) {
   const std::string squatted = root_ + "/mslua-" + std::to_string(geteuid());
   setenv("TMPDIR", root_.c_str(), 1);

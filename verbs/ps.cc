@@ -37,7 +37,11 @@ int RunPs(const cli::CommandLine& command) {
                 absl::FormatTime("%H:%M", absl::FromTimeT(job.started), absl::LocalTimeZone()).c_str(), state.c_str(),
                 Printable(job.run).c_str());
   }
-  if (jobs->empty() && !command.Bool("json")) std::fprintf(stderr, "mslua: no job of this user runs on this host\n");
+  if (jobs->empty() && !command.Bool("json")) {
+    std::fprintf(stderr,
+                 "mslua: no job of this user runs on this host; one that was started with another TMPDIR or "
+                 "XDG_RUNTIME_DIR is not seen\n");
+  }
   return kExitOk;
 }
 
