@@ -64,6 +64,12 @@ for node in "a 10.79.2.1" "b 10.79.2.2"; do
   ip -n "mslua-${node% *}-$$" link set "v${node% *}$$" up
 done
 "$mslua" cert make tls --job train > /dev/null || fail "cert make"
+# The pods have what the manifest puts into the secret, and not the CA's key.
+mkdir secret
+for file in $(grep -o -e '--from-file=tls/[^ ]*' "$manifest" | sed 's/.*=//'); do
+  cp -p "$file" secret || fail "$file"
+done
+[ ! -e secret/ca.key ] && [ -e secret/config.json ] || fail "the secret: $(ls secret)"
 recipe=$here/tests/ranks/tiny.lua
 
 # pod NAME NODE ROLE ID: the container of that role, as PID 1. $pod is its process.
@@ -73,7 +79,7 @@ pod() {
     exec ip netns exec "mslua-$2-$$" unshare --pid --fork --mount-proc --kill-child env $(variables "$3") \
       MS_NODE_ID="$4" MS_WORKER_NUM=3 MS_SCHED_HOST=10.79.2.1 MS_SCHED_PORT="$port" MS_RECOVERY_PATH="$PWD/recovery" \
       XDG_CACHE_HOME="$PWD/scratch" OMP_NUM_THREADS=1 MS_CLUSTER_TIMEOUT=120 \
-      "$mslua" train "$recipe" --out "$PWD/train" --tls "$PWD/tls/config.json" epochs="$epochs"
+      "$mslua" train "$recipe" --out "$PWD/train" --tls "$PWD/secret/config.json" epochs="$epochs"
   ) > "$1.txt" 2>&1 &
   pod=$!
 }
