@@ -292,6 +292,7 @@ if rawget(ops, "OneHot") then
 end
 
 require "mslua.collective_ops"(ops, Operator)
+require "mslua.activation_functions"(ops)
 ops.Operator = Operator
 
 ------------------------------------------------------------------------------------- functions that are no operator

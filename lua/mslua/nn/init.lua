@@ -24,6 +24,7 @@ for _, name in ipairs(core.library_modules "mslua.nn.loss.") do
   local loss = require(name)
   nn[loss.class_name] = loss
 end
+require "mslua.nn.loss_functions"(require "mslua.ops")
 for name, made in pairs(require("mslua.optimizer").classes) do nn[name] = made end
 for name, make in pairs(require("mslua.schedules").functions) do nn[name] = make end
 take(require "mslua.nn.wrap", "WithLossCell", "TrainOneStepCell", "PipelineCell")

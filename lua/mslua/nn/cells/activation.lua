@@ -44,7 +44,7 @@ local bind_leaky = args.signature("LeakyReLU", {
 
 --- x where it is above 0, alpha x elsewhere (PyTorch's default is 0.01). (alpha = 0.2)
 function M.LeakyReLU:init(...) self.alpha = bind_leaky(...).alpha end
-function M.LeakyReLU:construct(x) return ops.select(ops.greater(x, 0), x, x * self.alpha) end
+function M.LeakyReLU:construct(x) return ops.leaky_relu(x, self.alpha) end
 function M.LeakyReLU:extra() return "alpha " .. self.alpha end
 
 M.PReLU = Cell:extend "PReLU"
@@ -61,19 +61,7 @@ function M.PReLU:init(...)
   self.channel = given.channel
   self:parameter("weight", { given.channel }, given.w)
 end
-function M.PReLU:construct(x)
-  local sizes, shape = x.shape, {}
-  for d = 1, #sizes do shape[d] = 1 end
-  if self.channel > 1 then
-    local axis = math.min(2, #sizes)
-    if sizes[axis] ~= self.channel then
-      errors.fail("PReLU: x: expected %d channels, [n, %d, ...], got %s", self.channel, self.channel,
-        errors.show(sizes))
-    end
-    shape[axis] = self.channel
-  end
-  return ops.select(ops.greater(x, 0), x, x * ops.reshape(self.weight, shape))
-end
+function M.PReLU:construct(x) return ops.prelu(x, self.weight) end
 function M.PReLU:extra() return "channel " .. self.channel end
 
 M.ELU = Cell:extend "ELU"
@@ -83,17 +71,12 @@ local bind_elu = args.signature("ELU", {
 
 --- x where it is above 0, alpha (exp(x) - 1) elsewhere. (alpha = 1)
 function M.ELU:init(...) self.alpha = bind_elu(...).alpha end
-function M.ELU:construct(x)
-  return ops.select(ops.greater(x, 0), x, ops.expm1(ops.minimum(x, 0)) * self.alpha)
-end
+function M.ELU:construct(x) return ops.elu(x, self.alpha) end
 
 --- ELU with the two numbers that keep mean 0 and variance 1 from layer to layer (Klambauer et al., 2017): 1.0507 x
 --- where x is above 0, 1.7581 (exp(x) - 1) elsewhere.
 M.SELU = Cell:extend "SELU"
-function M.SELU:construct(x)
-  local scale, alpha = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
-  return ops.select(ops.greater(x, 0), x * scale, ops.expm1(ops.minimum(x, 0)) * (scale * alpha))
-end
+function M.SELU:construct(x) return ops.selu(x) end
 
 M.CELU = Cell:extend "CELU"
 local bind_celu = args.signature("CELU", {
@@ -102,18 +85,16 @@ local bind_celu = args.signature("CELU", {
 
 --- x where it is above 0, alpha (exp(x / alpha) - 1) elsewhere (Barron, 2017). (alpha = 1)
 function M.CELU:init(...) self.alpha = bind_celu(...).alpha end
-function M.CELU:construct(x)
-  return ops.select(ops.greater(x, 0), x, ops.expm1(ops.minimum(x, 0) / self.alpha) * self.alpha)
-end
+function M.CELU:construct(x) return ops.celu(x, self.alpha) end
 function M.CELU:extra() return "alpha " .. self.alpha end
 
 --- log(1 / (1 + exp(-x))), exact for every x.
 M.LogSigmoid = Cell:extend "LogSigmoid"
-function M.LogSigmoid:construct(x) return -ops.softplus(-x) end
+function M.LogSigmoid:construct(x) return ops.logsigmoid(x) end
 
 --- x / (1 + abs(x)).
 M.Softsign = Cell:extend "Softsign"
-function M.Softsign:construct(x) return x / (ops.abs(x) + 1) end
+function M.Softsign:construct(x) return ops.softsign(x) end
 
 M.Hardtanh = Cell:extend "Hardtanh"
 local bind_hardtanh = args.signature("Hardtanh", {
@@ -139,15 +120,7 @@ local bind_glu = args.signature("GLU", {
 
 --- a sigmoid(b) of the two halves a and b of x along an axis, whose size is even (Dauphin et al., 2017). (axis = -1)
 function M.GLU:init(...) self.axis = bind_glu(...).axis end
-function M.GLU:construct(x)
-  local axis, rank = self.axis, #x.shape
-  local size = x.shape[axis < 0 and rank + 1 + axis or axis]
-  if not size or size % 2 ~= 0 then
-    errors.fail("GLU: x: expected an even size along axis %d, got %s", axis, errors.show(x.shape))
-  end
-  local a, b = ops.split(x, axis, 2)
-  return a * ops.sigmoid(b)
-end
+function M.GLU:construct(x) return ops.glu(x, self.axis) end
 function M.GLU:extra() return "axis " .. self.axis end
 
 for name, operator in pairs { Softmax = "softmax", LogSoftmax = "log_softmax" } do

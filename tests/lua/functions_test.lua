@@ -1,0 +1,120 @@
+-- Activations and losses as functions: PyTorch's values, gradients, and the same results as their cells.
+local check = require "check"
+local ms = require "mslua"
+local nn, ops = ms.nn, ms.ops
+
+local function f64(list) return ms.Tensor(list, "float64") end
+local function numbers(t) return ops.reshape(t, { -1 }):totable() end
+
+local x = f64 { -2, -0.5, 0, 0.25, 3 }
+local slope = f64 { 0.3 }
+
+-- name -> the call and PyTorch's values.
+local activations = {
+  leaky_relu = { function(v) return ops.leaky_relu(v, 0.2) end, { -0.4, -0.1, 0, 0.25, 3 }, nn.LeakyReLU(0.2) },
+  elu = { function(v) return ops.elu(v, { alpha = 1.5 }) end, { -1.29699707515, -0.590204010431, 0, 0.25, 3 },
+    nn.ELU(1.5) },
+  selu = { ops.selu, { -1.5201664686, -0.691758187803, 0, 0.262675246839, 3.15210296207 }, nn.SELU() },
+  celu = { function(v) return ops.celu(v, 2) end, { -1.26424111766, -0.442398433857, 0, 0.25, 3 }, nn.CELU(2) },
+  logsigmoid = { ops.logsigmoid,
+    { -2.12692801104, -0.97407698418, -0.69314718056, -0.575939419879, -0.0485873515737 }, nn.LogSigmoid() },
+  softmin = { ops.softmin,
+    { 0.679993350914, 0.151727025289, 0.092027092745, 0.0716707718936, 0.00458175915819 } },
+  softsign = { ops.softsign, { -2 / 3, -1 / 3, 0, 0.2, 0.75 }, nn.Softsign() },
+  hardshrink = { ops.hardshrink, { -2, 0, 0, 0, 3 } },
+  softshrink = { ops.softshrink, { -1.5, 0, 0, 0, 2.5 } },
+  prelu = { function(v) return ops.prelu(v, slope) end, { -0.6, -0.15, 0, 0.25, 3 } },
+}
+
+-- The gradient of the sum of f's squares against differences, where f is smooth.
+local function check_gradient(f, at)
+  local function total(v) return ops.reduce_sum(ops.square(f(v))) end
+  local got, list = numbers(ms.grad(total)(at)), numbers(at)
+  for i = 1, #list do
+    local function moved(by)
+      local changed = { unpack(list) }
+      changed[i] = changed[i] + by
+      return total(ops.reshape(f64(changed), at.shape)):item()
+    end
+    check.near(got[i], (moved(1e-6) - moved(-1e-6)) / 2e-6, 1e-7)
+  end
+end
+
+for name, case in pairs(activations) do
+  check.case(name, function()
+    local f, wanted, cell = unpack(case)
+    check.near(f(x):totable(), wanted, 1e-10)
+    if cell then check.equal(cell(x):totable(), f(x):totable()) end
+    check_gradient(f, f64 { -2, -0.625, 0.25, 3 })
+  end)
+end
+
+check.case("glu", function()
+  check.near(ops.glu(f64 { -2, -0.5, 0, 0.25 }):totable(), { -1, -0.281088250443 }, 1e-10)
+  check_gradient(ops.glu, f64 { { -2, -0.5 }, { 0.5, 0.25 } })
+  check.fails_here("GLU: x: expected an even size along axis -1, got {3}", function() ops.glu(ms.ones { 3 }) end)
+end)
+
+check.case("prelu has a slope for each channel", function()
+  local w = f64 { 0.5, 0.25 }
+  check.equal(ops.prelu(f64 { { -1, -1 }, { 2, -4 } }, w):totable(), { { -0.5, -0.25 }, { 2, -1 } })
+  check_gradient(function(v) return ops.prelu(f64 { { -1, -1 }, { 2, -4 } }, v) end, w)
+  check.fails_here("PReLU: x: expected 2 channels, [n, 2, ...], got {1, 3}", function() ops.prelu(ms.ones { 1, 3 }, w) end)
+end)
+
+local z = f64 { { 0.5, -2, 1 }, { 0, 3, -1 } }
+local q = f64 { { 1, 0, 0.5 }, { 0, 1, 0.25 } }
+local ids, weight = ms.Tensor({ 2, 0 }, ms.int32), f64 { 0.5, 1, 2 }
+
+-- Each loss as a function of the output, and PyTorch's values.
+local losses = {
+  cross_entropy = { function(v) return ops.cross_entropy(v, ids, weight) end, 1.01685430263 },
+  ["cross_entropy with label_smoothing"] = { function(v)
+    return ops.cross_entropy(v, ids, { weight = weight, reduction = "sum", label_smoothing = 0.1 })
+  end, 2.77947827495 },
+  nll_loss = { function(v) return ops.nll_loss(v, ids, weight) end, -0.8 },
+  binary_cross_entropy = { function(v) return ops.binary_cross_entropy(ops.sigmoid(v), q, weight) end, 0.585362365843 },
+  binary_cross_entropy_with_logits = {
+    function(v) return ops.binary_cross_entropy_with_logits(v, q, weight, weight) end, 0.727257913382 },
+  kl_div = { function(v) return ops.kl_div(v, q) end, -0.740524530093 },
+  ["kl_div, batchmean"] = { function(v) return ops.kl_div(v, q, "batchmean") end, -2.22157359028 },
+  l1_loss = { function(v) return ops.l1_loss(v, q) end, 1.04166666666667 },
+  smooth_l1_loss = { function(v) return ops.smooth_l1_loss(v, q, 0.5) end, { 0.25, 1.75, 0.25, 0, 1.75, 1 } },
+  huber_loss = { function(v) return ops.huber_loss(v, q, { delta = 0.75 }) end, 0.557291666666667 },
+  mse_loss = { function(v) return ops.mse_loss(v, q) end, 1.67708333333333 },
+}
+
+for name, case in pairs(losses) do
+  check.case(name, function()
+    local f, wanted = unpack(case)
+    local y = f(z)
+    check.near(#y.shape == 0 and y:item() or numbers(y), wanted, 1e-10)
+    check_gradient(f, f64 { { 0.5625, -2, 1.25 }, { 0.125, 3.5, -1 } })
+  end)
+end
+
+check.case("what a function does not take", function()
+  check.fails_here("l1_loss: target is missing", function() ops.l1_loss(z) end)
+  check.fails_here("elu: alpha: expected a number, at least 0, got -1", function() ops.elu(x, -1) end)
+  check.fails_here("L1Loss: expected a label of shape [2, 3]", function() ops.l1_loss(z, x) end)
+  check.fails_here("softmin: x: expected a tensor, got 3", function() ops.softmin(3) end)
+  check.fails_here("unknown key 'lambda'", function() ops.hardshrink(x, { lambda = 1 }) end)
+end)
+
+check.case("in the graph of a training step", function()
+  local Net = nn.Cell:extend "Net"
+  function Net:init() self.fc = nn.Dense(3, 3) end
+  function Net:construct(v) return ops.elu(self.fc(v)) end
+  local ds = ms.dataset.NumpySlicesDataset({ ms.ones { 4, 3 }, ms.zeros({ 4 }, ms.int32) }, { "x", "label" }):batch(2)
+  local net = Net()
+  local function loss_of() return ops.cross_entropy(net(ms.ones { 4, 3 }), ms.zeros({ 4 }, ms.int32)):item() end
+  local before = loss_of()
+  local model = ms.Model(net, {
+    loss_fn = function(output, label) return ops.cross_entropy(output, label) end,
+    optimizer = nn.SGD { params = net:trainable_params(), learning_rate = 0.5 },
+  })
+  model:train(2, ds)
+  assert(loss_of() < before)
+end)
+
+check.done()
