@@ -293,6 +293,7 @@ end
 
 require "mslua.collective_ops"(ops, Operator)
 require "mslua.activation_functions"(ops)
+require "mslua.composed_functions"(ops)
 ops.Operator = Operator
 
 ------------------------------------------------------------------------------------- functions that are no operator

@@ -93,6 +93,47 @@ for name, case in pairs(losses) do
   end)
 end
 
+check.case("tensors like another one", function()
+  local v = ms.ones({ 2, 1 }, ms.int32)
+  check.equal(ops.zeros_like(v):totable(), { { 0 }, { 0 } })
+  check.equal(ops.ones_like(v, ms.float64).dtype, "float64")
+  check.equal(ops.full_like(v, 3):totable(), { { 3 }, { 3 } })
+  check.equal(ops.full_like(v, 3).dtype, "int32")
+end)
+
+check.case("logarithms, trunc and frac", function()
+  local v = f64 { 0.125, 1, 1000 }
+  check.near(ops.log2(v):totable(), { -3, 0, 9.96578428466209 }, 1e-12)
+  check.near(ops.log10(v):totable(), { -0.903089986991944, 0, 3 }, 1e-12)
+  check_gradient(ops.log2, f64 { 0.5, 3 })
+  check_gradient(ops.log10, f64 { 0.5, 3 })
+  check.equal(ops.trunc(f64 { -1.75, -0.5, 0, 2.25 }):totable(), { -1, 0, 0, 2 })
+  check.equal(ops.frac(f64 { -1.75, -0.5, 0, 2.25 }):totable(), { -0.75, -0.5, 0, 0.25 })
+  check_gradient(ops.frac, f64 { -1.75, 2.25 })
+end)
+
+check.case("any and all", function()
+  local v = ms.Tensor { { true, false }, { true, true } }
+  check.equal(ops.any(v, 1):totable(), { true, true })
+  check.equal(ops.all(v, 1):totable(), { true, false })
+  check.equal(ops.all(v, { axis = 2, keep_dims = true }):totable(), { { false }, { true } })
+  check.equal({ ops.any(v):item(), ops.all(v):item() }, { true, false })
+  check.equal(ops.any(f64 { { 0, 0 }, { 0, -0.5 } }, 2):totable(), { false, true })
+end)
+
+check.case("swapaxes, outer, pixel_shuffle", function()
+  check.equal(ops.swapaxes(ms.ones { 2, 3, 4 }, 1, -1).shape, { 4, 3, 2 })
+  check.fails_here("swapaxes: axis1: expected an axis of 2, from 1, got 3", function() ops.swapaxes(z, 1, 3) end)
+  check.equal(ops.outer(f64 { 1, 2 }, f64 { 3, 4, 5 }):totable(), { { 3, 4, 5 }, { 6, 8, 10 } })
+  check.fails_here("outer: expected two vectors, got shapes {2, 3} and {5}", function() ops.outer(z, x) end)
+  check_gradient(function(v) return ops.outer(v, f64 { 3, 4 }) end, f64 { 1, 2 })
+  local image = ops.reshape(ms.arange(8), { 1, 4, 1, 2 })
+  local large = ops.pixel_shuffle(image, 2)
+  check.equal(large:totable(), { { { { 0, 2, 1, 3 }, { 4, 6, 5, 7 } } } })
+  check.equal(ops.pixel_unshuffle(large, 2):totable(), image:totable())
+  check.fails_here("pixel_shuffle: x: expected a multiple of 9 channels", function() ops.pixel_shuffle(image, 3) end)
+end)
+
 check.case("what a function does not take", function()
   check.fails_here("l1_loss: target is missing", function() ops.l1_loss(z) end)
   check.fails_here("elu: alpha: expected a number, at least 0, got -1", function() ops.elu(x, -1) end)

@@ -1,0 +1,165 @@
+--- Functions of ms.ops that are made of other operators: constants like a tensor, arithmetic, shapes, clipping.
+local args = require "mslua.args"
+local core = require "mslua.core"
+local dtypes = require "mslua.dtypes"
+local errors = require "mslua.errors"
+
+local x = { "x", "operand", required = true, doc = "the tensor" }
+local dtype = { "dtype", "string", choices = errors.names(dtypes), doc = "the type of the result; default: that of x" }
+local axis = { "axis", "integer|integers", doc = "the axes to reduce, from 1; default: all" }
+local keep_dims = { "keep_dims", "boolean", false, doc = "true: reduced axes stay, with size 1" }
+
+-- The number of an axis from 1, which may be counted from the end, -1 being the last.
+local function axis_of(name, what, given, rank)
+  local found = given < 0 and rank + 1 + given or given
+  if found < 1 or found > rank then
+    errors.fail("%s: %s: expected an axis of %d, from 1, got %d", name, what, rank, given)
+  end
+  return found
+end
+
+--- Gives ms.ops the functions.
+---@param ops table ms.ops under construction
+return function(ops)
+  local bind_zeros = args.signature("zeros_like", { x, dtype })
+
+  --- Zeros of the shape and type of x. (x, dtype)
+  function ops.zeros_like(...)
+    local a = bind_zeros(...)
+    return core.full(a.x.shape, 0, a.dtype or a.x.dtype)
+  end
+
+  local bind_ones = args.signature("ones_like", { x, dtype })
+
+  --- Ones of the shape and type of x. (x, dtype)
+  function ops.ones_like(...)
+    local a = bind_ones(...)
+    return core.full(a.x.shape, 1, a.dtype or a.x.dtype)
+  end
+
+  local bind_full = args.signature("full_like", {
+    x, { "fill_value", "number", required = true, doc = "the value of all elements" }, dtype,
+  })
+
+  --- A tensor of the shape and type of x whose elements are all fill_value. (x, fill_value, dtype)
+  function ops.full_like(...)
+    local a = bind_full(...)
+    return core.full(a.x.shape, a.fill_value, a.dtype or a.x.dtype)
+  end
+
+  local bind_log2 = args.signature("log2", { x })
+
+  --- The logarithm to base 2. (x)
+  function ops.log2(...) return ops.log(bind_log2(...).x) / math.log(2) end
+
+  local bind_log10 = args.signature("log10", { x })
+
+  --- The logarithm to base 10. (x)
+  function ops.log10(...) return ops.log(bind_log10(...).x) / math.log(10) end
+
+  local bind_trunc = args.signature("trunc", { x })
+
+  --- x without its digits after the dot; the gradient is 0. (x)
+  function ops.trunc(...)
+    local a = bind_trunc(...)
+    return ops.sign(a.x) * ops.floor(ops.abs(a.x))
+  end
+
+  local bind_frac = args.signature("frac", { x })
+
+  --- x - trunc(x), which has the sign of x. (x)
+  function ops.frac(...)
+    local a = bind_frac(...)
+    return a.x - ops.trunc(a.x)
+  end
+
+  -- The reduction of x ~= 0 by an operator of integers.
+  local function reduce_truth(reduce, a)
+    local axes = type(a.axis) == "number" and { a.axis } or a.axis
+    if not axes then
+      axes = {}
+      for d = 1, #a.x.shape do axes[d] = d end
+    end
+    local truth = a.x.dtype == "bool" and a.x or ops.not_equal(a.x, 0)
+    return ops.not_equal(reduce(ops.cast(truth, "int32"), axes, a.keep_dims), 0)
+  end
+
+  local bind_any = args.signature("any", { x, axis, keep_dims })
+
+  --- bool: whether an element along the axes is true, or not 0. (x, axis, keep_dims = false)
+  function ops.any(...) return reduce_truth(ops.reduce_max, bind_any(...)) end
+
+  local bind_all = args.signature("all", { x, axis, keep_dims })
+
+  --- bool: whether all elements along the axes are true, or not 0. (x, axis, keep_dims = false)
+  function ops.all(...) return reduce_truth(ops.reduce_min, bind_all(...)) end
+
+  local bind_swapaxes = args.signature("swapaxes", {
+    x, { "axis0", "integer", required = true, doc = "an axis, from 1; -1: the last" },
+    { "axis1", "integer", required = true, doc = "the axis it changes places with" },
+  })
+
+  --- x with two axes exchanged. (x, axis0, axis1)
+  function ops.swapaxes(...)
+    local a = bind_swapaxes(...)
+    local perm, rank = {}, #a.x.shape
+    local first, second = axis_of("swapaxes", "axis0", a.axis0, rank), axis_of("swapaxes", "axis1", a.axis1, rank)
+    for d = 1, rank do perm[d] = d end
+    perm[first], perm[second] = second, first
+    return (ops.transpose(a.x, perm))
+  end
+
+  local bind_outer = args.signature("outer", {
+    { "x", "operand", required = true, doc = "a vector [n]" }, { "y", "operand", required = true, doc = "a vector [m]" },
+  })
+
+  --- The products x[i] y[j] of two vectors, [n, m]. (x, y)
+  function ops.outer(...)
+    local a = bind_outer(...)
+    if #a.x.shape ~= 1 or #a.y.shape ~= 1 then
+      errors.fail("outer: expected two vectors, got shapes %s and %s", errors.show(a.x.shape), errors.show(a.y.shape))
+    end
+    return ops.expand_dims(a.x, 2) * ops.expand_dims(a.y, 1)
+  end
+
+  local function image_of(name, a)
+    local shape = a.x.shape
+    if #shape ~= 4 then errors.fail("%s: x: expected [n, c, h, w], got %s", name, errors.show(shape)) end
+    return shape[1], shape[2], shape[3], shape[4]
+  end
+
+  local bind_shuffle = args.signature("pixel_shuffle", {
+    x, { "upscale_factor", "integer", required = true, min = 1, doc = "how many times height and width grow" },
+  })
+
+  --- [n, c r r, h, w] as [n, c, h r, w r]: the channels of a pixel become a square of r times r pixels (Shi et al.,
+  --- 2016). (x, upscale_factor)
+  function ops.pixel_shuffle(...)
+    local a = bind_shuffle(...)
+    local n, c, h, w = image_of("pixel_shuffle", a)
+    local r = a.upscale_factor
+    if c % (r * r) ~= 0 then
+      errors.fail("pixel_shuffle: x: expected a multiple of %d channels, got %s", r * r, errors.show(a.x.shape))
+    end
+    c = c / (r * r)
+    local y = ops.transpose(ops.reshape(a.x, { n, c, r, r, h, w }), { 1, 2, 5, 3, 6, 4 })
+    return (ops.reshape(y, { n, c, h * r, w * r }))
+  end
+
+  local bind_unshuffle = args.signature("pixel_unshuffle", {
+    x, { "downscale_factor", "integer", required = true, min = 1, doc = "how many times height and width shrink" },
+  })
+
+  --- [n, c, h r, w r] as [n, c r r, h, w], the inverse of pixel_shuffle. (x, downscale_factor)
+  function ops.pixel_unshuffle(...)
+    local a = bind_unshuffle(...)
+    local n, c, h, w = image_of("pixel_unshuffle", a)
+    local r = a.downscale_factor
+    if h % r ~= 0 or w % r ~= 0 then
+      errors.fail("pixel_unshuffle: x: expected multiples of %d as height and width, got %s", r,
+        errors.show(a.x.shape))
+    end
+    local y = ops.transpose(ops.reshape(a.x, { n, c, h / r, r, w / r, r }), { 1, 2, 4, 6, 3, 5 })
+    return (ops.reshape(y, { n, c * r * r, h / r, w / r }))
+  end
+end
