@@ -1,4 +1,4 @@
---- Functions of ms.ops that are made of other operators: constants like a tensor, arithmetic, shapes, clipping.
+--- Functions of ms.ops that are made of other operators: constants like a tensor, arithmetic, shapes, distances.
 local args = require "mslua.args"
 local core = require "mslua.core"
 local dtypes = require "mslua.dtypes"
@@ -110,7 +110,8 @@ return function(ops)
   end
 
   local bind_outer = args.signature("outer", {
-    { "x", "operand", required = true, doc = "a vector [n]" }, { "y", "operand", required = true, doc = "a vector [m]" },
+    { "x", "operand", required = true, doc = "a vector [n]" },
+    { "y", "operand", required = true, doc = "a vector [m]" },
   })
 
   --- The products x[i] y[j] of two vectors, [n, m]. (x, y)
@@ -161,5 +162,67 @@ return function(ops)
     end
     local y = ops.transpose(ops.reshape(a.x, { n, c, h / r, r, w / r, r }), { 1, 2, 4, 6, 3, 5 })
     return (ops.reshape(y, { n, c * r * r, h / r, w / r }))
+  end
+
+  local bind_repeat = args.signature("repeat_interleave", {
+    x, { "repeats", "integer", required = true, min = 1, doc = "how many times each element stands in the result" },
+    { "axis", "integer", doc = "the axis along which elements repeat, from 1; default: x becomes a vector" },
+  })
+
+  --- x with each element along an axis repeated: {1, 1, 2, 2} of {1, 2}. (x, repeats, axis)
+  function ops.repeat_interleave(...)
+    local a = bind_repeat(...)
+    local t = a.axis and a.x or ops.reshape(a.x, { -1 })
+    local shape = t.shape
+    local along = axis_of("repeat_interleave", "axis", a.axis or 1, #shape)
+    local wide, result = {}, {}
+    for d, size in ipairs(shape) do
+      wide[#wide + 1] = size
+      result[d] = size
+      if d == along then
+        wide[#wide + 1] = a.repeats
+        result[d] = size * a.repeats
+      end
+    end
+    return (ops.reshape(ops.broadcast_to(ops.expand_dims(t, along + 1), wide), result))
+  end
+
+  -- Fails unless two tensors have one shape.
+  local function check_same(name, x1, x2)
+    if errors.show(x1.shape) ~= errors.show(x2.shape) then
+      errors.fail("%s: expected two tensors of one shape, got %s and %s", name, errors.show(x1.shape),
+        errors.show(x2.shape))
+    end
+  end
+
+  local bind_distance = args.signature("pairwise_distance", {
+    { "x1", "operand", required = true, doc = "vectors along the last axis" },
+    { "x2", "operand", required = true, doc = "as many vectors" },
+    { "p", "number", 2, above = 0, doc = "the norm of a difference; 2 is the Euclidean one" },
+    { "eps", "number", 1e-6, min = 0, doc = "added to each difference" },
+    { "keepdim", "boolean", false, doc = "true: the last axis stays, with size 1" },
+  })
+
+  --- The p-norm of x1 - x2 + eps along the last axis. (x1, x2, p = 2, eps = 1e-6, keepdim = false)
+  function ops.pairwise_distance(...)
+    local a = bind_distance(...)
+    check_same("pairwise_distance", a.x1, a.x2)
+    return (ops.norm(a.x1 - a.x2 + a.eps, { axis = { #a.x1.shape }, p = a.p, keep_dims = a.keepdim }))
+  end
+
+  local bind_cosine = args.signature("cosine_similarity", {
+    { "x1", "operand", required = true, doc = "vectors along an axis" },
+    { "x2", "operand", required = true, doc = "as many vectors" },
+    { "axis", "integer", 2, doc = "the axis of the vectors, from 1; -1: the last" },
+    { "eps", "number", 1e-8, above = 0, doc = "the least length of a vector that counts" },
+  })
+
+  --- The cosine of the angle between the vectors of x1 and x2 along an axis. (x1, x2, axis = 2, eps = 1e-8)
+  function ops.cosine_similarity(...)
+    local a = bind_cosine(...)
+    check_same("cosine_similarity", a.x1, a.x2)
+    local along = { axis_of("cosine_similarity", "axis", a.axis, #a.x1.shape) }
+    local function length(t) return ops.maximum(ops.norm(t, { axis = along, keep_dims = true }), a.eps) end
+    return (ops.reduce_sum(a.x1 / length(a.x1) * (a.x2 / length(a.x2)), along))
   end
 end

@@ -59,7 +59,8 @@ check.case("prelu has a slope for each channel", function()
   local w = f64 { 0.5, 0.25 }
   check.equal(ops.prelu(f64 { { -1, -1 }, { 2, -4 } }, w):totable(), { { -0.5, -0.25 }, { 2, -1 } })
   check_gradient(function(v) return ops.prelu(f64 { { -1, -1 }, { 2, -4 } }, v) end, w)
-  check.fails_here("PReLU: x: expected 2 channels, [n, 2, ...], got {1, 3}", function() ops.prelu(ms.ones { 1, 3 }, w) end)
+  check.fails_here("PReLU: x: expected 2 channels, [n, 2, ...], got {1, 3}",
+    function() ops.prelu(ms.ones { 1, 3 }, w) end)
 end)
 
 local z = f64 { { 0.5, -2, 1 }, { 0, 3, -1 } }
@@ -132,6 +133,27 @@ check.case("swapaxes, outer, pixel_shuffle", function()
   check.equal(large:totable(), { { { { 0, 2, 1, 3 }, { 4, 6, 5, 7 } } } })
   check.equal(ops.pixel_unshuffle(large, 2):totable(), image:totable())
   check.fails_here("pixel_shuffle: x: expected a multiple of 9 channels", function() ops.pixel_shuffle(image, 3) end)
+end)
+
+check.case("repeat_interleave", function()
+  check.equal(ops.repeat_interleave(f64 { { 1, 2 }, { 3, 4 } }, 2):totable(), { 1, 1, 2, 2, 3, 3, 4, 4 })
+  check.equal(ops.repeat_interleave(f64 { { 1, 2 }, { 3, 4 } }, 2, 1):totable(),
+    { { 1, 2 }, { 1, 2 }, { 3, 4 }, { 3, 4 } })
+  check_gradient(function(v) return ops.repeat_interleave(v, 3, -1) end, f64 { { 1, 2 }, { 3, 4 } })
+  check.fails_here("repeat_interleave: axis: expected an axis of 2", function() ops.repeat_interleave(z, 2, 4) end)
+end)
+
+check.case("pairwise_distance and cosine_similarity", function()
+  local a, b = f64 { { 3, 4 }, { 1, 0 } }, f64 { { 0, 0 }, { 1, 1 } }
+  check.near(ops.pairwise_distance(a, b, 2, 0):totable(), { 5, 1 }, 1e-12)
+  check.near(ops.pairwise_distance(a, b, { p = 1, keepdim = true }):totable(), { { 7 + 2e-6 }, { 1 } }, 1e-12)
+  check.near(ops.cosine_similarity(a, b):totable(), { 0, math.sqrt(0.5) }, 1e-12)
+  check.near(ops.cosine_similarity(a, f64 { { 4, 3 }, { 2, 0 } }, 1):totable(),
+    { 14 / math.sqrt(200), 12 / 12 }, 1e-12)
+  check_gradient(function(v) return ops.pairwise_distance(v, f64 { { 1, 2 }, { 2, -3 } }) end, a)
+  check_gradient(function(v) return ops.cosine_similarity(v, f64 { { 1, 2 }, { 2, -3 } }) end, a)
+  check.fails_here("cosine_similarity: expected two tensors of one shape, got {2, 3} and {5}",
+    function() ops.cosine_similarity(z, x) end)
 end)
 
 check.case("what a function does not take", function()

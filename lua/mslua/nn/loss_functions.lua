@@ -33,8 +33,9 @@ return function(ops)
     loss.ignore_index, loss.reduction "mean", loss.label_smoothing,
   })
 
-  --- nn.NLLLoss as a function: -input[target] of logarithms of probabilities. Classes are the last axis, where MindSpore
-  --- and PyTorch have the second. (input, target, weight, ignore_index = -100, reduction = "mean", label_smoothing = 0)
+  --- nn.NLLLoss as a function: -input[target] of logarithms of probabilities. Classes are the last axis, where
+  --- MindSpore and PyTorch have the second. (input, target, weight, ignore_index = -100, reduction = "mean",
+  --- label_smoothing = 0)
   function ops.nll_loss(...) return call("nll", bind_nll(...)) end
 
   local bind_bce = args.signature("binary_cross_entropy", {

@@ -24,7 +24,7 @@ function TripletMarginLoss:init(...)
 end
 
 function TripletMarginLoss:distance(a, b)
-  return ops.norm(a - b + self.eps, { axis = { #a.shape }, p = self.p })
+  return ops.pairwise_distance(a, b, self.p, self.eps)
 end
 
 function TripletMarginLoss:each(x, positive, negative)
