@@ -380,7 +380,7 @@ check.case("results that have no gradient", function()
   end)
 end)
 
-check.case("a function that is made anew draws other numbers at each call, and the same after set_seed", function()
+check.case("a function that is made again draws other numbers at each call, and the same after set_seed", function()
   local dropout = nn.Dropout { p = 0.5 }
   dropout:set_train(true)
   local x = ms.ones { 64 }
