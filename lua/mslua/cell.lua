@@ -376,6 +376,8 @@ local function has_parameters(cell)
   return found
 end
 
+local network_key = { "network" }  -- of a recipe
+
 --- Fails where a plain table in a field has parameters, or cells with parameters, that are nowhere else in the network.
 ---@param what string "save_checkpoint"
 ---@param anywhere? boolean true: what is in a field of any other cell is found there
@@ -392,11 +394,11 @@ function Cell:_check_found(what, anywhere)
     for key, v in pairs(rawget(cell, "_fields")) do
       local lost = find_in(v, is_lost, {})
       if lost and is_cell(lost) then
-        errors.fail("%s: %s.%s is a plain table, in which the parameters of a %s are not found: use nn.CellList(...), "
-          .. "or a field for each cell", what, cell.class_name, tostring(key), lost.class_name)
+        errors.fail_at(network_key, "%s: %s.%s is a plain table, in which the parameters of a %s are not found: use "
+          .. "nn.CellList(...), or a field for each cell", what, cell.class_name, tostring(key), lost.class_name)
       elseif lost then
-        errors.fail("%s: %s.%s is a plain table, in which parameter '%s' is not found: assign each parameter to a "
-          .. 'field, self["w" .. i] = ms.Parameter(...)', what, cell.class_name, tostring(key), lost.name)
+        errors.fail_at(network_key, "%s: %s.%s is a plain table, in which parameter '%s' is not found: assign each "
+          .. 'parameter to a field, self["w" .. i] = ms.Parameter(...)', what, cell.class_name, tostring(key), lost.name)
       end
     end
   end

@@ -77,7 +77,7 @@ return ms.recipe {
   optimizer = nn.Momentum {learning_rate = 0.1, momentum = 0.9}, train = {epochs = 1},
 }
 LUA
-refused "a cell in a plain table" 2 "unowned.lua:5: the network uses the parameter 'weight' f32[4,4], which is none" \
+refused "a cell in a plain table" 2 "unowned.lua:7: get_parameters: Net.layers is a plain table, in which the" \
   "$mslua" train unowned.lua
 recipe good.lua "return self.dense(x)" 0.001
 recipe two.lua "local y = self.dense(x) return y, y" 0.1
