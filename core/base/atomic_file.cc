@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/sync_folder.h"
 
@@ -60,9 +61,23 @@ bool SetDirect(int fd, bool on) {
   return on;
 }
 
+// Whether what is there is no file to replace, but a device or a pipe; /dev/stdout may be a file, by a link.
+bool IsInPlace(const std::string& path) {
+  struct stat there;
+  if (stat(path.c_str(), &there) != 0) return false;
+  if (!S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode)) return true;
+  std::error_code error;
+  return absl::StartsWith(std::filesystem::read_symlink(path, error).string(), "/proc/");
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string& path) {
+  if (IsInPlace(path)) {
+    const int fd = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (fd < 0) return Errno("cannot write", path);
+    return std::unique_ptr<AtomicFile>(new AtomicFile(path, "", fd));
+  }
   while (true) {
     const std::string beside = NameBeside(path);
     const int fd = open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -74,7 +89,7 @@ StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string& path
 }
 
 AtomicFile::~AtomicFile() {
-  if (!committed_) unlink(beside_.c_str());
+  if (!committed_ && !beside_.empty()) unlink(beside_.c_str());
   close(fd_);
 }
 
@@ -101,6 +116,7 @@ Status AtomicFile::Write(const void* data, size_t size) {
 }
 
 Status AtomicFile::Commit() {
+  if (beside_.empty()) return absl::OkStatus();
   if (fsync(fd_) != 0) return Errno("cannot write", path_);
   if (rename(beside_.c_str(), path_.c_str()) != 0) return Errno("cannot write", path_);
   committed_ = true;
@@ -115,6 +131,9 @@ Status WriteFileAtomically(const std::string& path, absl::string_view contents) 
 
 StatusOr<std::unique_ptr<AtomicFolder>> AtomicFolder::Create(const std::string& path) {
   const std::string place = WithoutTrailingSlashes(path);
+  if (IsInPlace(place))
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot make the folder ", place, ": a device or a pipe is there"));
   while (true) {
     const std::string beside = NameBeside(place);
     if (mkdir(beside.c_str(), 0777) != 0) {

@@ -17,7 +17,8 @@ namespace mslua {
 // One file being written. Not thread-safe.
 class AtomicFile {
  public:
-  // Opens a temporary file beside `path`, whose folder must exist.
+  // Opens a temporary file beside `path`, whose folder must exist. A device or a pipe at `path` is opened itself: what
+  // is written goes there at once, and it stays what it is.
   static StatusOr<std::unique_ptr<AtomicFile>> Create(const std::string& path);
   ~AtomicFile();  // removes the temporary file unless Commit() has succeeded
   AtomicFile(const AtomicFile&) = delete;
@@ -33,7 +34,7 @@ class AtomicFile {
   AtomicFile(std::string path, std::string beside, int fd)
       : path_(std::move(path)), beside_(std::move(beside)), fd_(fd) {}
   std::string path_;
-  std::string beside_;
+  std::string beside_;  // empty: path_ itself is written
   int fd_;
   bool committed_ = false;
 };
@@ -44,7 +45,8 @@ Status WriteFileAtomically(const std::string& path, absl::string_view contents);
 // (an AtomicFile's Commit() does that).
 class AtomicFolder {
  public:
-  // Makes an empty temporary folder beside `path`, whose parent must exist.
+  // Makes an empty temporary folder beside `path`, whose parent must exist. FailedPrecondition: a device or a pipe is
+  // there.
   static StatusOr<std::unique_ptr<AtomicFolder>> Create(const std::string& path);
   ~AtomicFolder();  // removes the temporary folder and its files unless Commit() has succeeded
   AtomicFolder(const AtomicFolder&) = delete;

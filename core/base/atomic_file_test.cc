@@ -1,8 +1,10 @@
 #include "core/base/atomic_file.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,6 +55,28 @@ TEST_F(AtomicFileTest, ErrorsNameTheFileThatIsWanted) {
   EXPECT_THAT(std::string(file.message()), HasSubstr("cannot write " + At("none/a") + ": No such file")) << file;
   const Status folder = AtomicFolder::Create(At("none/b")).status();
   EXPECT_THAT(std::string(folder.message()), HasSubstr(At("none/b") + ": No such file")) << folder;
+}
+
+TEST_F(AtomicFileTest, PipesAndDevicesStayWhatTheyAre) {
+  const std::string pipe = At("pipe"), link = At("link");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  EXPECT_TRUE(WriteFileAtomically(pipe, "one").ok());
+  char text[8] = {};
+  EXPECT_EQ(read(reader, text, sizeof text), 3);
+  EXPECT_STREQ(text, "one");
+  close(reader);
+  EXPECT_TRUE(fs::is_fifo(pipe));
+
+  fs::create_symlink("/dev/null", link);
+  EXPECT_TRUE(WriteFileAtomically(link, "one").ok());
+  EXPECT_TRUE(fs::is_symlink(link) && fs::is_character_file("/dev/null"));
+  for (const std::string& path : {pipe, link}) {
+    const Status folder = AtomicFolder::Create(path).status();
+    EXPECT_THAT(std::string(folder.message()), HasSubstr(path + ": a device or a pipe is there")) << folder;
+  }
+  EXPECT_EQ(Entries(), 2);
 }
 
 TEST_F(AtomicFileTest, NothingChangesWithoutCommit) {
