@@ -168,7 +168,8 @@ StatusOr<int> TensorToText(lua_State* L, Session&) {
 }
 
 StatusOr<int> NoAssignment(lua_State*, Session&) {
-  return absl::InvalidArgumentError("a Tensor cannot be changed; make another one");
+  return absl::InvalidArgumentError(
+      "a Tensor cannot be changed: ops.where(mask, value, x) and ops.update_slice(x, piece, start) give another one");
 }
 
 }  // namespace

@@ -353,7 +353,10 @@ StatusOr<Taken> ReadTaken(lua_State* L, const TensorType& type, size_t d) {
   ASSIGN_OR_RETURN(taken.begin, PlaceIn(type, d, range[0]));
   ASSIGN_OR_RETURN(const int64_t last, PlaceIn(type, d, range[1]));
   if (range.size() == 3) taken.stride = range[2];
-  if (taken.stride < 1) return absl::InvalidArgumentError(SliceProblem(type, d, text, "a step of at least 1"));
+  if (taken.stride < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(SliceProblem(type, d, text, "a step of at least 1"),
+                                                   " (ops.reverse(x, axis) turns an axis around)"));
+  }
   if (last < taken.begin) return absl::InvalidArgumentError(SliceProblem(type, d, text, "first not behind last"));
   taken.end = last + 1;
   return taken;
@@ -425,6 +428,11 @@ StatusOr<int> GetTensorField(lua_State* L, const TensorType& type) {
 StatusOr<int> IndexOperand(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const TensorType type, SelfType(L, session, "subscript"));
   if (lua_type(L, 2) == LUA_TTABLE) return IndexBySlices(L, session, type);
+  if (lua_type(L, 2) == LUA_TUSERDATA) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("subscript of ", ToString(type), ": expected an integer or a list of slices, got ", Describe(L, 2),
+                     ": ops.gather(x, ids, axis) takes ids, which count from 0, and ops.where(mask, x, 0) a mask"));
+  }
   ASSIGN_OR_RETURN(int64_t i, ReadInt(L, 2, "subscript"));
   if (type.rank() == 0) return absl::InvalidArgumentError(absl::StrCat("subscript ", i, " of a scalar: use :item()"));
   const int64_t n = type.shape[0];

@@ -130,7 +130,9 @@ StatusOr<int> ValueToText(lua_State* L, Session& session) {
 }
 
 StatusOr<int> NoAssignment(lua_State*, Session&) {
-  return absl::InvalidArgumentError("a traced value cannot be changed; make another one");
+  return absl::InvalidArgumentError(
+      "a traced value cannot be changed: ops.where(mask, value, x) and ops.update_slice(x, piece, start) give another "
+      "one");
 }
 
 }  // namespace

@@ -73,6 +73,11 @@ check.case("slices that make no sense", function()
     function() return x[{ 1, { 2, 7 } }] end)
   check.fails_here("or -1 to -4 from the end, got 0", function() return x[{ { 0, 2 } }] end)
   check.fails_here("expected first not behind last, got {3, 2}", function() return x[{ { 3, 2 } }] end)
+  check.fails_here("ops.reverse(x, axis) turns an axis around", function() return x[{ { 2, 1, -1 } }] end)
+  for _, by in ipairs { ms.Tensor({ 1, 0 }, ms.int32), ops.greater(x, 2) } do
+    check.fails_here("ops.gather(x, ids, axis) takes ids, which count from 0, and ops.where(mask, x, 0) a mask",
+      function() return x[by] end)
+  end
   check.fails_here("expected a step of at least 1, got {1, 2, 0}", function() return x[{ { 1, 2, 0 } }] end)
   check.fails_here("expected an integer, {} for all, {first, last}", function() return x[{ { 2 } }] end)
   check.fails_here("expected an integer, {} for all", function() return x[{ "all" }] end)
