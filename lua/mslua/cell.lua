@@ -398,7 +398,8 @@ function Cell:_check_found(what, anywhere)
           .. "nn.CellList(...), or a field for each cell", what, cell.class_name, tostring(key), lost.class_name)
       elseif lost then
         errors.fail_at(network_key, "%s: %s.%s is a plain table, in which parameter '%s' is not found: assign each "
-          .. 'parameter to a field, self["w" .. i] = ms.Parameter(...)', what, cell.class_name, tostring(key), lost.name)
+          .. 'parameter to a field, self["w" .. i] = ms.Parameter(...)', what, cell.class_name, tostring(key),
+          lost.name)
       end
     end
   end
