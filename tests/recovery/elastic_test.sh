@@ -75,6 +75,11 @@ done
 wait "$scheduler"
 kill -KILL "$b"
 wait "$b"
+kill $(ours)  # the keeper of the images, which waits for a worker to come back
+for _ in $(seq 100); do
+  [ -n "$(ours)" ] || break
+  sleep 0.1
+done
 unset MS_ENABLE_RECOVERY MS_RECOVERY_PATH MS_WORKER_NUM MS_SCHED_HOST MS_SCHED_PORT
 
 run "$mslua" train "$here/tests/recovery/lenet.lua" -n 2 --elastic 1:2
