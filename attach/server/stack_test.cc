@@ -7,26 +7,9 @@
 #include <thread>
 
 #include "absl/debugging/symbolize.h"
+#include "core/base/testing/bad_table.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-
-// As assembly of a library may be: libgcc ends the process at the instruction in its table, which there is none of.
-asm(R"(
-  .text
-  .globl SpinsWithABadTable
-  .type SpinsWithABadTable, @function
-SpinsWithABadTable:
-  .cfi_startproc
-  .cfi_escape 0x3f
-1:
-  pause
-  cmpl $0, (%rdi)
-  je 1b
-  ret
-  .cfi_endproc
-  .size SpinsWithABadTable, . - SpinsWithABadTable
-)");
-extern "C" void SpinsWithABadTable(const std::atomic<int>* end);
 
 namespace mslua::endpoint {
 namespace {

@@ -16,24 +16,7 @@
 #include <vector>
 
 #include "absl/debugging/symbolize.h"
-
-// libgcc ends the process at the instruction in its table, which there is none of.
-asm(R"(
-  .text
-  .globl SpinsWithABadTable
-  .type SpinsWithABadTable, @function
-SpinsWithABadTable:
-  .cfi_startproc
-  .cfi_escape 0x3f
-1:
-  pause
-  cmpl $0, (%rdi)
-  je 1b
-  ret
-  .cfi_endproc
-  .size SpinsWithABadTable, . - SpinsWithABadTable
-)");
-extern "C" void SpinsWithABadTable(const std::atomic<int>* end);
+#include "core/base/testing/bad_table.h"
 
 namespace mslua {
 namespace {
