@@ -59,7 +59,7 @@ Status FillFirstValue(const RankState& state, ParameterData& p, const TensorType
                       absl::Span<const int64_t> begin, const TensorView& part) {
   RETURN_IF_ERROR(
       Annotate(Fill(p.init, state.seed, p.name, whole, begin, part), absl::StrCat("parameter '", p.name, "'")));
-  if (p.init.kind == "tensor") p.given = ChecksumOf(p.init.constant.data.get(), whole);
+  if (p.init.kind == "tensor" && state.ranks > 1) p.given = ChecksumOf(p.init.constant.data.get(), whole);
   if (p.zero_row < 0 || p.init.kind == "read" || whole.rank() == 0) return absl::OkStatus();
   const int64_t row = p.zero_row - begin[0], rows = part.type.shape[0];
   if (row < 0 || row >= rows) return absl::OkStatus();
@@ -143,7 +143,7 @@ Status SetValue(RankState& state, ParameterData& p, const Tensor& value) {
     return absl::InvalidArgumentError(
         absl::StrCat("parameter '", p.name, "' is ", ToString(p.type), ", the value is ", ToString(value.type)));
   }
-  p.given = ChecksumOf(value.data.get(), value.type);
+  if (state.ranks > 1) p.given = ChecksumOf(value.data.get(), value.type);
   const GlobalView* view = state.view.get();
   if (OtherStage(view, KeyOf(state, p)) != kNoStage) return absl::OkStatus();  // all ranks set it, that stage's keep it
   RETURN_IF_ERROR(ValueOf(state, p).status());
