@@ -189,7 +189,7 @@ return function(ops)
 
   -- Fails unless two tensors have one shape.
   local function check_same(name, x1, x2)
-    if errors.show(x1.shape) ~= errors.show(x2.shape) then
+    if x1.shape ~= x2.shape then
       errors.fail("%s: expected two tensors of one shape, got %s and %s", name, errors.show(x1.shape),
         errors.show(x2.shape))
     end

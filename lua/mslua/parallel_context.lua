@@ -502,8 +502,8 @@ function M.not_runnable(world)
   if given.search_mode and given.search_mode ~= field_default "search_mode" and not searches() then
     notice(("search_mode has no effect in %s: auto_parallel searches for strategies"):format(mode))
   end
-  for key, why in pairs(without_effect) do
-    if cuts() and given[key] then notice(("%s has no effect in %s: %s"):format(key, mode, why)) end
+  for _, key in ipairs(errors.names(without_effect)) do
+    if cuts() and given[key] then notice(("%s has no effect in %s: %s"):format(key, mode, without_effect[key])) end
   end
   stage_problems(lines, world)
   for _, key in ipairs(errors.names(given)) do
