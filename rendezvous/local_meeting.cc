@@ -82,7 +82,7 @@ StatusOr<std::string> MeetingPath(const std::string& name) {
 }
 
 StatusOr<std::unique_ptr<MeetingFolder>> MeetingFolder::Make(const std::string& name) {
-  RemoveDeadMeetings();
+  RemoveDeadMeetings(name);  // what is in the folder of this name stays: it has been this one's before
   // Who looks for folders of dead processes holds the lock for a moment, and may remove the folder.
   constexpr int kTries = 50;
   for (int i = 0;; ++i) {
@@ -147,14 +147,14 @@ bool IsHeld(const std::string& path) {
   return folder && flock(folder.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
-void RemoveDeadMeetings() {
+void RemoveDeadMeetings(const std::string& but) {
   const auto root = SocketRoot();
   if (!root.ok()) return;
   DIR* const entries = opendir(root->c_str());
   if (entries == nullptr) return;
   std::vector<std::string> folders;
   while (const dirent* entry = readdir(entries)) {
-    if (absl::StartsWith(entry->d_name, kPrefix)) folders.push_back(absl::StrCat(*root, "/", entry->d_name));
+    if (absl::StartsWith(entry->d_name, kPrefix) && but != entry->d_name) folders.push_back(absl::StrCat(*root, "/", entry->d_name));
   }
   closedir(entries);
   for (const std::string& path : folders) {

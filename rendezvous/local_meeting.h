@@ -25,7 +25,8 @@ bool IsOwnAddress(const std::string& host);
 // lives, and removed with everything in it when destroyed.
 class MeetingFolder {
  public:
-  // AlreadyExists: a process that lives holds it. PermissionDenied: MakeSocketFolder.
+  // Files that a killed process has left in the folder are still in it, but for its socket. AlreadyExists: a process
+  // that lives holds it. PermissionDenied: MakeSocketFolder.
   static StatusOr<std::unique_ptr<MeetingFolder>> Make(const std::string& name);
   ~MeetingFolder() { Remove(); }
   // What the destructor does, for a process that may end without it.
@@ -54,7 +55,7 @@ bool IsHeld(const std::string& path);
 // that listens, is another user's.
 StatusOr<Fd> ConnectMeeting(const std::string& path);
 
-// Removes the folders of this user's processes that were killed.
-void RemoveDeadMeetings();
+// Removes the folders of this user's processes that were killed, but for the one named `but`.
+void RemoveDeadMeetings(const std::string& but = "");
 
 }  // namespace mslua

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/clock.h"
@@ -84,6 +85,27 @@ TEST_F(LocalMeeting, WhatAKilledProcessLeftIsRemoved) {
   EXPECT_FALSE(std::filesystem::exists(path));
   EXPECT_TRUE(std::filesystem::exists((*held)->path()));
   EXPECT_TRUE(MeetingFolder::Make(name).ok());
+}
+
+TEST_F(LocalMeeting, TheNextProcessOfThatNameFindsTheFilesOfAKilledOne) {
+  const std::string name = MeetingName({"127.0.0.1", 8117});
+  const pid_t child = fork();
+  if (child == 0) {
+    auto folder = MeetingFolder::Make(name);
+    const bool made = folder.ok() && (*folder)->Listen().ok();
+    std::ofstream((*folder)->path() + "/run_folder.0") << "runs/one";
+    _exit(made ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  auto next = MeetingFolder::Make(name);
+  ASSERT_TRUE(next.ok()) << next.status();
+  std::string text;
+  std::getline(std::ifstream((*next)->path() + "/run_folder.0"), text);
+  EXPECT_EQ(text, "runs/one");
+  EXPECT_FALSE(std::filesystem::exists((*next)->socket()));
+  EXPECT_TRUE((*next)->Listen().ok());
 }
 
 // A folder that others can enter is no place to meet, nor is a process of another user one to speak with.

@@ -31,7 +31,6 @@
 #include "train/unsaved_values.h"
 
 namespace mslua {
-
 std::string RatesText(const std::string& input, const Schedule& schedule, int64_t before) {
   constexpr int64_t kSteps = 10000;
   const std::string name = input == "lr" ? "learning rate" : input;
@@ -150,7 +149,16 @@ Status Resuming::RememberFolder() const {
   if (!spec_.first() || directory_->path().empty() || FolderFile().empty()) return absl::OkStatus();
   const std::string& path = rank_.job->identity().recovery_path;
   if (!path.empty()) RETURN_IF_ERROR(MakeFolders(path));
-  return WriteFileAtomically(FolderFile(), directory_->path());
+  // Of a keeper that was killed, another process may remove the folder. The next keeper makes it again.
+  constexpr int kTries = 3;
+  Status written = WriteFileAtomically(FolderFile(), directory_->path());
+  for (int i = 1; absl::IsNotFound(written) && i < kTries; ++i) {
+    ASSIGN_OR_RETURN(ImageKeeper* const images, rank_.job->images());
+    if (images == nullptr) return written;
+    RETURN_IF_ERROR(images->KeepOwn());
+    written = WriteFileAtomically(FolderFile(), directory_->path());
+  }
+  return written;
 }
 
 void Resuming::ForgetFolder() const {
