@@ -145,6 +145,12 @@ StatusOr<TracedCall> TraceCall(lua_State* L, Session& session, const GradFunctio
       return absl::InvalidArgumentError(absl::StrCat("value_and_grad: argument ", a + 1, " is not a tensor"));
     }
     call.wrt.push_back(values[static_cast<size_t>(a)]);
+    const TensorType argument = trace.g().TypeOf(call.wrt.back());
+    if (!IsFloat(argument.dtype)) {
+      return absl::InvalidArgumentError(absl::StrCat("value_and_grad: argument ", a + 1, " should be of floats, got ",
+                                                     ToString(argument),
+                                                     " (only floats have gradients: give it x:astype(ms.float32))"));
+    }
   }
   for (const auto& w : f.weights) {
     ASSIGN_OR_RETURN(const Value v, trace.ParameterInput(w));

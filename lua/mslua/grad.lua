@@ -9,7 +9,8 @@ local fields = {
   { "grad_position", "integer|integers", min = 1,
     doc = "the arguments to derive by, from 1 (MindSpore's count from 0); default: the first, or none with weights" },
   { "weights", "list", doc = "parameters to derive by; default: none" },
-  { "has_aux", "boolean", false, doc = "true: fn's further results are given too; they have no gradient" },
+  { "has_aux", "boolean", false,
+    doc = "true: fn's further results are given too, in a list; they have no gradient" },
 }
 
 -- Positions count from 1; without weights the first argument is meant.
@@ -22,7 +23,7 @@ local function bound(bind, ...)
   return a, f, alone and 1 or #positions
 end
 
--- One gradient as it is, several as a list; of arguments first, then of weights.
+-- The gradients by arguments, then those by weights, where they are asked for.
 local function gradients(a, count, by_argument, by_weight)
   local alone = type(a.grad_position) ~= "table"
   local of_arguments = alone and by_argument[1] or by_argument
@@ -33,10 +34,11 @@ end
 
 local bind_value = args.signature("value_and_grad", fields)
 
---- A function that gives fn's value and the gradient of its first result, a scalar. grad_position: one argument (from
---- 1) or a list; weights: a list of parameters; has_aux: fn's further results come back too, in a list. Each call calls
---- fn, which may read variables and tensors that change; for a number that changes it is compiled again. (fn,
---- grad_position = 1, weights, has_aux = false)
+--- A function that gives fn's value and the gradients of its first result, a scalar. grad_position: one argument (from
+--- 1), which gives one tensor, or a list, which gives a list. weights: a list of parameters, which gives a list. Of
+--- both: value, by_argument, by_weight = ms.value_and_grad(fn, 1, weights)(x). has_aux: the value is a list of all of
+--- fn's results. Each call calls fn, which may read variables and tensors that change; for a number that changes it is
+--- compiled again. (fn, grad_position = 1, weights, has_aux = false)
 function M.value_and_grad(...)
   local a, f, count = bound(bind_value, ...)
   return function(...)
@@ -47,12 +49,17 @@ end
 
 local bind_grad = args.signature("grad", fields)
 
---- A function that gives the gradient of fn's first result, a scalar, as value_and_grad without the value.
+--- A function that gives the gradients of fn's first result, a scalar, as value_and_grad without the value. has_aux: a
+--- list of fn's further results comes last: gradient, further = ms.grad(fn, 1, nil, true)(x).
 function M.grad(...)
   local a, f, count = bound(bind_grad, ...)
   return function(...)
-    local _, by_argument, by_weight = f(...)
-    return gradients(a, count, by_argument, by_weight)
+    local values, by_argument, by_weight = f(...)
+    if not a.has_aux then return gradients(a, count, by_argument, by_weight) end
+    table.remove(values, 1)
+    local first, second = gradients(a, count, by_argument, by_weight)
+    if second == nil then return first, values end
+    return first, second, values
   end
 end
 

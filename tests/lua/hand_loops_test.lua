@@ -371,12 +371,33 @@ check.case("a bprop of a cell is an error", function()
   check.equal(g:totable(), { 1, 1 })
 end)
 
+check.case("ms.grad gives further results after the gradients", function()
+  local function f(v, w) return (v * w):sum(), v * 2, w + 1 end
+  local v, w = ms.Tensor { 1, 2 }, ms.Tensor { 3, 4 }
+  local g, further, more = ms.grad(f, { has_aux = true })(v, w)
+  check.equal(g:totable(), { 3, 4 })
+  check.equal({ #further, further[1]:totable(), further[2]:totable(), more }, { 2, { 2, 4 }, { 4, 5 } })
+  g, further = ms.grad(f, { 2 }, nil, true)(v, w)
+  check.equal({ g[1]:totable(), #further }, { { 1, 2 }, 2 })
+  local net = nn.Dense(2, 1, { has_bias = false })
+  local by_weight, by_argument
+  by_argument, by_weight, further = ms.grad(function(x) return net(x):sum(), x end, 1, { net.weight }, true)(
+    ms.ones { 1, 2 })
+  check.equal({ by_argument:totable(), by_weight[1]:totable() }, { net.weight.value:totable(), { { 1, 1 } } })
+  check.equal(#further, 1)
+  by_weight, further = ms.grad(function(x) return net(x):sum(), x end, nil, { net.weight }, true)(ms.ones { 1, 2 })
+  check.equal({ by_weight[1]:totable(), further[1]:totable() }, { { { 1, 1 } }, { { 1, 1 } } })
+end)
+
 check.case("results that have no gradient", function()
   check.fails("result 2 of the function is a table: expected a tensor", function()
     ms.value_and_grad(function(v) return v:sum(), { logits = v } end, { has_aux = true })(ms.ones { 2 })
   end)
   check.fails("only floats have gradients: give it x:astype(ms.float32)", function()
     ms.grad(function(v) return (v * v):sum() end)(ms.arange(3))
+  end)
+  check.fails("value_and_grad: argument 2 should be of floats, got i32[3] (only floats have gradients", function()
+    ms.grad(function(w, v) return (w * v:astype(ms.float32)):sum() end, { 1, 2 })(ms.ones { 3 }, ms.arange(3))
   end)
 end)
 
