@@ -154,7 +154,8 @@ void RemoveDeadMeetings(const std::string& but) {
   if (entries == nullptr) return;
   std::vector<std::string> folders;
   while (const dirent* entry = readdir(entries)) {
-    if (absl::StartsWith(entry->d_name, kPrefix) && but != entry->d_name) folders.push_back(absl::StrCat(*root, "/", entry->d_name));
+    if (absl::StartsWith(entry->d_name, kPrefix) && but != entry->d_name)
+      folders.push_back(absl::StrCat(*root, "/", entry->d_name));
   }
   closedir(entries);
   for (const std::string& path : folders) {

@@ -294,6 +294,7 @@ end
 require "mslua.collective_ops"(ops, Operator)
 require "mslua.activation_functions"(ops)
 require "mslua.composed_functions"(ops)
+require "mslua.grid_sample"(ops)
 ops.Operator = Operator
 
 ------------------------------------------------------------------------------------- functions that are no operator

@@ -135,6 +135,46 @@ check.case("swapaxes, outer, pixel_shuffle", function()
   check.fails_here("pixel_shuffle: x: expected a multiple of 9 channels", function() ops.pixel_shuffle(image, 3) end)
 end)
 
+-- PyTorch's values, without and with align_corners.
+local samples = {
+  { "bilinear", "zeros", { 1.92, 7.32, 0, 0 }, { 4.14, 19.44, 11.64, 0 } },
+  { "bilinear", "border", { 2.4, 24.4, 20.8, 1 }, { 4.14, 21.6, 19.4, 1 } },
+  { "bilinear", "reflection", { 2.4, 24.4, 19.76, 14.44 }, { 4.14, 19.71, 15.52, 13.28 } },
+  { "nearest", "zeros", { 1, 0, 0, 0 }, { 1, 16, 32, 0 } },
+  { "nearest", "border", { 1, 32, 32, 1 }, { 1, 16, 32, 1 } },
+  { "nearest", "reflection", { 1, 32, 32, 4 }, { 1, 16, 32, 4 } },
+}
+
+check.case("grid_sample", function()
+  local image = ops.reshape(f64 { 1, 2, 4, 8, 16, 32 }, { 1, 1, 2, 3 })
+  local grid = ops.reshape(f64 { -0.8, -0.3, 0.35, 1.2, 1.4, 0.1, -2.6, -1.9 }, { 1, 1, 4, 2 })
+  for _, sample in ipairs(samples) do
+    for i, align in ipairs { false, true } do
+      local function sampled(from, at) return ops.grid_sample(from, at, sample[1], sample[2], align) end
+      check.near(numbers(sampled(image, grid)), sample[2 + i], 1e-12)
+      check_gradient(function(v) return sampled(v, grid) end, image / 32)
+      if sample[1] == "bilinear" then check_gradient(function(v) return sampled(image / 32, v) end, grid) end
+    end
+  end
+  check.equal(ops.grid_sample(ms.ones { 2, 3, 4, 5 }, ms.zeros { 2, 6, 7, 2 }).shape, { 2, 3, 6, 7 })
+  check.fails_here("grid_sample: grid: expected [1, out_height, out_width, 2], got the shape {2, 6, 7, 2}",
+    function() ops.grid_sample(image, ms.zeros { 2, 6, 7, 2 }) end)
+  check.fails_here("grid_sample: input: expected [n, channels, height, width], got the shape {2, 3}",
+    function() ops.grid_sample(z, grid) end)
+  check.fails_here("gather_d: index", function() ops.grid_sample(image, grid * (0 / 0)) end)
+end)
+
+check.case("affine_grid", function()
+  local theta = f64 { { { 0.5, -0.25, 0.125 }, { 0.25, 1, -0.5 } } }
+  check.near(numbers(ops.affine_grid(theta, { 1, 1, 2, 2 })), { 0, -1.125, 0.5, -0.875, -0.25, -0.125, 0.25, 0.125 },
+    1e-15)
+  check.near(numbers(ops.affine_grid(theta, { 1, 1, 2, 2 }, true)),
+    { -0.125, -1.75, 0.875, -1.25, -0.625, 0.25, 0.375, 0.75 }, 1e-15)
+  check_gradient(function(v) return ops.affine_grid(v, { 1, 3, 2, 3 }) end, theta)
+  check.fails_here("affine_grid: theta: expected [2, 2, 3], got the shape {1, 2, 3}",
+    function() ops.affine_grid(theta, { 2, 1, 2, 2 }) end)
+end)
+
 check.case("repeat_interleave", function()
   check.equal(ops.repeat_interleave(f64 { { 1, 2 }, { 3, 4 } }, 2):totable(), { 1, 1, 2, 2, 3, 3, 4, 4 })
   check.equal(ops.repeat_interleave(f64 { { 1, 2 }, { 3, 4 } }, 2, 1):totable(),
