@@ -17,6 +17,7 @@
 #include "core/base/input_file.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/tensor_names.h"
+#include "core/data/numpy_file.h"
 #include "core/json/json.h"
 #include "core/step/parameter.h"
 #include "core/train/agreement.h"
@@ -116,9 +117,31 @@ Status PushTensors(lua_State* L, Session& session, checkpoint::Checkpoint& from)
   return absl::OkStatus();
 }
 
+// Pushes the arrays of an .npz file, as a table by name.
+Status PushArrays(lua_State* L, Session& session, const std::string& path) {
+  const auto all = [](const std::string&) { return true; };
+  ASSIGN_OR_RETURN(const std::vector<data::NumpyArray> arrays, data::OpenNumpy(path, all));
+  lua_newtable(L);
+  for (const data::NumpyArray& array : arrays) {
+    ASSIGN_OR_RETURN(Tensor t, NewTensor(session.allocator(), array.type));
+    RETURN_IF_ERROR(data::ReadNumpy(array, t.data.get()));
+    lua_getfield(L, -1, array.name.c_str());
+    if (!lua_isnil(L, -1)) return absl::DataLossError(absl::StrCat(path, ": two arrays are called '", array.name, "'"));
+    lua_pop(L, 1);
+    PushObject<Tensor>(L, std::move(t));
+    lua_setfield(L, -2, array.name.c_str());
+  }
+  return absl::OkStatus();
+}
+
 // core.load_checkpoint(path)
 StatusOr<int> Load(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const std::string path, ReadString(L, 1, "load_checkpoint: path"));
+  if (absl::EndsWith(path, ".npz")) {
+    RETURN_IF_ERROR(WithExitCode(PushArrays(L, session, path), kExitStorage));
+    lua_pushnumber(L, 0);
+    return 2;
+  }
   const std::string slices = checkpoint::SlicesNote(path);
   if (!slices.empty()) return absl::InvalidArgumentError(absl::StrCat("load_checkpoint: ", slices));
   ASSIGN_OR_RETURN(const auto from, WithExitCode(checkpoint::LoadCheckpoint(path), kExitStorage));

@@ -133,8 +133,7 @@ Status ReadHeader(NumpyArray* array) {
   const bool columns_first = absl::StartsWith(fortran, "True");
   if (!columns_first && !absl::StartsWith(fortran, "False"))
     return absl::DataLossError("its header has no fortran_order");
-  if (columns_first && array->type.rank() > 1)
-    return absl::DataLossError("it is in Fortran's order; save numpy.ascontiguousarray(x)");
+  array->columns_first = columns_first && array->type.rank() > 1;
   const int64_t have = array->bytes.size - array->data;
   if (have != array->type.bytes()) {
     return absl::DataLossError(absl::StrCat(have < array->type.bytes() ? "it is truncated: " : "it is too long: ", have,
@@ -353,6 +352,48 @@ StatusOr<std::vector<NumpyArray>> OpenNumpy(const std::string& path,
     if (!status.ok()) return Annotate(status, array.where);
   }
   return arrays;
+}
+
+namespace {
+
+// Elements of `size` bytes, whose first subscript varies fastest, so that the last one does.
+void ReverseOrder(const Shape& shape, int64_t size, const char* from, char* to) {
+  Shape strides(shape.size()), at(shape.size(), 0);  // of `from`, in bytes; the element that is copied
+  int64_t bytes = size;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    strides[d] = bytes;
+    bytes *= shape[d];
+  }
+  for (const char* const end = to + bytes; to < end; to += size) {
+    std::memcpy(to, from, static_cast<size_t>(size));
+    for (size_t d = shape.size(); d-- > 0;) {
+      from += strides[d];
+      if (++at[d] < shape[d]) break;
+      from -= strides[d] * shape[d];
+      at[d] = 0;
+    }
+  }
+}
+
+}  // namespace
+
+Status ReadNumpy(const NumpyArray& array, void* out) {
+  const int64_t bytes = array.type.bytes();
+  std::vector<char> columns(array.columns_first ? static_cast<size_t>(bytes) : 0);
+  char* const elements = array.columns_first ? columns.data() : static_cast<char*>(out);
+  Status status = array.bytes.Read(array.data, bytes, elements);
+  if (status.ok() && array.bytes.crc) {
+    std::string header(static_cast<size_t>(array.data), '\0');
+    status = array.bytes.Read(0, array.data, &header[0]);
+    const uint32_t crc = Crc32(elements, static_cast<size_t>(bytes), Crc32(header.data(), header.size()));
+    if (status.ok() && crc != *array.bytes.crc) status = DamagedCrc32(crc, *array.bytes.crc);
+  }
+  if (status.ok() && array.type.dtype == DType::kBool &&
+      std::any_of(elements, elements + bytes, [](char b) { return b != 0 && b != 1; }))
+    status = absl::DataLossError("a bool is neither 0 nor 1");
+  if (!status.ok()) return Annotate(status, array.where);
+  if (array.columns_first) ReverseOrder(array.type.shape, SizeOf(array.type.dtype), elements, static_cast<char*>(out));
+  return absl::OkStatus();
 }
 
 }  // namespace mslua::data

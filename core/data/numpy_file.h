@@ -32,14 +32,19 @@ struct NumpyArray {
   std::string where;  // "x.npz, member 'digits/x.npy'"
   NumpyBytes bytes;
   TensorType type = {};
-  int64_t data = 0;  // where the elements begin
+  int64_t data = 0;            // where the elements begin
+  bool columns_first = false;  // in Fortran's order: the first subscript varies fastest
 };
 
 // The arrays of the file, in their order; those alone that `wanted` takes by their names. An archive's CRC-32 is
 // checked here, but for large stored arrays (NumpyBytes::crc). DataLoss with the file and the member: damaged,
-// truncated, encrypted, or an array of a type or an order that is not read here.
+// truncated, encrypted, or an array of a type that is not read here.
 StatusOr<std::vector<NumpyArray>> OpenNumpy(const std::string& path,
                                             const std::function<bool(const std::string& name)>& wanted);
+
+// The whole array into `out`, type.bytes(), the last subscript varying fastest. DataLoss: it is damaged, or a bool is
+// neither 0 nor 1.
+Status ReadNumpy(const NumpyArray& array, void* out);
 
 // zlib's CRC-32 of n bytes that follow those with the CRC-32 `before`.
 uint32_t Crc32(const void* bytes, size_t n, uint32_t before = 0);

@@ -34,7 +34,7 @@ local function parameters_in(values)
 end
 
 --- Saves a network's parameters and states, or a table name -> tensor, as a folder, or as one file when the name ends
---- in .safetensors or .npz (NumPy's, where bf16 is f32; load_checkpoint does not read it). Of an optimizer its state is
+--- in .safetensors or .npz (NumPy's, where bf16 is f32). Of an optimizer its state is
 --- saved, and the steps that it has made; of an nn.TrainOneStepCell the parameters and these. Where ranks keep parts of
 --- the parameters, all of them call it, and of those that give one name the first writes; with pipeline stages, whose
 --- ranks do not have all parameters, it is an error. (save_obj, ckpt_file_name)
@@ -80,21 +80,18 @@ local strict_load = { "strict_load", "boolean", true,
 
 local bind_load = args.signature("load_checkpoint", {
   { "ckpt_file_name", "string", required = true,
-    doc = "a checkpoint's folder, a directory of checkpoints, of which the newest is read, or a .safetensors file" },
+    doc = "a checkpoint's folder, a directory of checkpoints, of which the newest is read, or a .safetensors or .npz file" },
   { "net", "cell|optimizer", doc = "a network whose parameters, or an optimizer whose state, take the values; "
     .. "default: none" },
   strict_load,
 })
 
---- Reads a checkpoint folder, the newest of a directory of them, or a .safetensors file: name -> tensor. With `net` its
---- parameters take the values, as by load_param_into_net. (ckpt_file_name, net, strict_load = true)
+--- Reads a checkpoint folder, the newest of a directory of them, a .safetensors file, or an .npz file of NumPy's: name
+--- -> tensor. With `net` its parameters take the values, as by load_param_into_net. (ckpt_file_name, net, strict_load =
+--- true)
 ---@return table<string, Tensor>
 function M.load_checkpoint(...)
   local a = bind_load(...)
-  if a.ckpt_file_name:find "%.npz$" then
-    errors.fail("load_checkpoint: %s: .npz files are for NumPy and are not read here: save a folder or a .safetensors "
-      .. "file", a.ckpt_file_name)
-  end
   local values, unsaved = core.load_checkpoint(a.ckpt_file_name)
   if a.net then
     M.load_param_into_net(a.net, values, a.strict_load)

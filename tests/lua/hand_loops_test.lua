@@ -336,10 +336,36 @@ check.case("what does not fit an optimizer", function()
   check.fails_here("SGD: which parameters", function()
     ms.save_checkpoint(nn.SGD { learning_rate = 1 }, folder .. "none.safetensors")
   end)
-  check.fails_here(".npz files are for NumPy and are not read here", function() ms.load_checkpoint "weights.npz" end)
 end)
 
 ----------------------------------------------------------------------------------------------------------- gradients
+
+check.case("an .npz file is read", function()
+  local path = folder .. "values.npz"
+  local values = { scalar = ms.Tensor(3.25, ms.float16), ["a/b"] = ms.zeros { 2, 0, 3 } }
+  for _, dtype in ipairs { "float64", "float32", "int32", "int64", "uint8", "bool" } do
+    values[dtype] = ms.Tensor({ { 1, 0 }, { 1, 1 } }, dtype)
+  end
+  ms.save_checkpoint(values, path)
+  local read = ms.load_checkpoint(path)
+  for name, value in pairs(values) do
+    check.equal({ read[name].dtype, read[name].shape }, { value.dtype, value.shape })
+    if name ~= "a/b" then check.equal(read[name]:totable(), value:totable()) end
+    read[name] = nil
+  end
+  check.equal(next(read), nil)
+  local from, to = nn.Dense(2, 3), nn.Dense(2, 3)
+  ms.save_checkpoint(from, path)
+  ms.load_checkpoint(path, to)
+  check.equal(to.weight.value:totable(), from.weight.value:totable())
+  local file = io.open(path, "rb")
+  local bytes = file:read "*a"
+  file:close()
+  file = io.open(path, "wb")
+  file:write(bytes:sub(1, -10)):close()
+  check.fails("values.npz is truncated, or no .npz archive", function() ms.load_checkpoint(path) end)
+  check.fails("none.npz", function() ms.load_checkpoint(folder .. "none.npz") end)
+end)
 
 check.case("functions of one graph share a program, and gradients by other values do not", function()
   local p, q = parameter("shared.p", 2), parameter("shared.q", 3)

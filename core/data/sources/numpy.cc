@@ -145,6 +145,9 @@ class NumpyReader : public Reader {
       if (array.type.rank() < 1)
         return absl::DataLossError(
             absl::StrCat(array.where, ": it is one number, not rows; name the arrays to read in column_names"));
+      if (array.columns_first)
+        return absl::DataLossError(
+            absl::StrCat(array.where, ": it is in Fortran's order; save numpy.ascontiguousarray(x)"));
       std::string name = ColumnName(array.name);
       arrays_.push_back({std::move(array), std::move(name)});
     }

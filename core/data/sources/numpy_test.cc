@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "core/data/numpy_file.h"
 #include "core/data/testing/source_testing.h"
 #include "gmock/gmock.h"
 
@@ -247,6 +248,44 @@ TEST(NumpyTest, ChecksLargeStoredArraysWhileTheyAreRead) {
     EXPECT_THAT(Message(last), HasSubstr(damaged > 0 ? "a.npz, member 'x.npy': it is damaged: its CRC-32 is " : ""));
     EXPECT_EQ(read(0).ok(), damaged == 0) << "once it is known";
   }
+}
+
+StatusOr<std::vector<float>> Whole(const std::string& path) {
+  ASSIGN_OR_RETURN(const auto arrays, OpenNumpy(path, [](const std::string& name) { return name == "sub/x"; }));
+  if (arrays.size() != 1) return absl::InternalError(absl::StrCat(arrays.size(), " arrays"));
+  std::vector<float> values(static_cast<size_t>(arrays[0].type.elements()));
+  RETURN_IF_ERROR(ReadNumpy(arrays[0], values.data()));
+  return values;
+}
+
+TEST(NumpyTest, WholeArraysInBothOrders) {
+  const std::string path = Folder("npz_whole") + "/a.npz";
+  std::string data;  // x[i][j][k] is 100 i + 10 j + k
+  for (const float v : {0, 100, 10, 110, 20, 120, 1, 101, 11, 111, 21, 121}) {
+    data.append(reinterpret_cast<const char*>(&v), sizeof v);
+  }
+  Put(path, Npz({{"x.npy", X()}, {"sub/x.npy", Npy("<f4", "(2, 3, 2)", data, "True")}}, true));
+  const auto reversed = Whole(path);
+  ASSERT_TRUE(reversed.ok()) << reversed.status();
+  EXPECT_THAT(*reversed, testing::ElementsAre(0, 1, 10, 11, 20, 21, 100, 101, 110, 111, 120, 121));
+  Put(path, Npz({{"sub/x.npy", X()}}, false));
+  EXPECT_THAT(*Whole(path), testing::ElementsAre(0, 1, 2, 3, 4, 5));
+  Put(path, Npz({{"sub/x.npy", Npy("<f4", "()", Little(0x3f800000, 4))}}, false));
+  EXPECT_THAT(*Whole(path), testing::ElementsAre(1));
+  Put(path, Npz({{"sub/x.npy", Npy("<f4", "(2, 0)", "", "True")}}, false));
+  EXPECT_THAT(*Whole(path), testing::IsEmpty());
+  Put(path, Npz({{"sub/x.npy", Npy("|b1", "(2,)", "\1\2")}}, false));
+  EXPECT_THAT(Whole(path).status().message(), HasSubstr("member 'sub/x.npy': a bool is neither 0 nor 1"));
+}
+
+TEST(NumpyTest, ChecksLargeArraysThatAreReadWhole) {
+  const std::string path = Folder("npz_large_whole") + "/a.npz";
+  std::string large = Npz({{"sub/x.npy", Npy("<f4", "(16777217,)", std::string((size_t{1} << 26) + 4, '\0'))}}, false);
+  Put(path, large);
+  EXPECT_EQ(Whole(path)->size(), 16777217u);
+  large[1 << 20] = 1;
+  Put(path, large);
+  EXPECT_THAT(Whole(path).status().message(), HasSubstr("it is damaged: its CRC-32 is"));
 }
 
 TEST(NumpyTest, ShufflesShardsAndResumes) {
