@@ -116,8 +116,8 @@ class Bytes {
       default:
         good_ = false;
     }
-    if ((encoding & 0x70) == 0x10) return here + value;
-    if ((encoding & 0x70) != 0) good_ = false;
+    if ((encoding & 0xf0) == 0x10) return here + value;
+    if ((encoding & 0xf0) != 0) good_ = false;
     return value;
   }
 
@@ -289,7 +289,9 @@ class Walk {
     const auto of = [&](uint64_t r) -> Rule& { return r < kRegisters ? row->registers[r] : ignored; };
     const auto before = [&](uint64_t r) { return r < kRegisters ? initial.registers[r] : Rule(); };
     const auto number = [&] { return static_cast<int64_t>(code.Unsigned()); };
-    const auto scaled = [&](int64_t n) { return n * frame.data_align; };
+    const auto scaled = [&](int64_t n) {  // without overflow, whatever a damaged table says
+      return static_cast<int64_t>(static_cast<uint64_t>(n) * static_cast<uint64_t>(frame.data_align));
+    };
     const auto expression = [&](Kind kind) {
       const int64_t size = number();
       const Rule rule = {kind, size, code.at()};
