@@ -7,30 +7,95 @@
 namespace mslua {
 namespace {
 
-// For each node, whether one of `wrt` reaches it through operators that have gradients.
-std::vector<bool> Reached(const Graph& graph, absl::Span<const Value> wrt, int32_t end) {
+// By node: the custom gradient that it is an output of.
+using CustomByNode = absl::flat_hash_map<int32_t, const CustomGradient*>;
+
+CustomByNode ByNode(const CustomGradients* custom) {
+  CustomByNode by_node;
+  if (custom == nullptr) return by_node;
+  for (const auto& c : *custom) {
+    for (Value v : c->outputs) by_node.emplace(v.node, c.get());
+  }
+  return by_node;
+}
+
+// For each node, whether one of `wrt` reaches it through operators that have gradients, or through custom ones.
+std::vector<bool> Reached(const Graph& graph, absl::Span<const Value> wrt, int32_t end, const CustomByNode& custom) {
   std::vector<bool> reached(end, false);
   for (Value v : wrt) reached[v.node] = true;
+  const auto carries = [&](Value v) { return reached[v.node] && IsFloat(graph.TypeOf(v).dtype); };
   for (int32_t i = 0; i < end; ++i) {
     const Node& n = graph.nodes[i];
-    if (n.op->zero_gradient) continue;
-    for (Value v : n.inputs) {
-      if (reached[v.node] && IsFloat(graph.TypeOf(v).dtype)) reached[i] = true;
+    const auto own = custom.find(i);
+    if (own != custom.end()) {
+      for (Value v : own->second->inputs) reached[i] = reached[i] || carries(v);
+      for (const CustomGradient::Read& read : own->second->reads) reached[i] = reached[i] || carries(read.value);
+    } else if (!n.op->zero_gradient) {
+      for (Value v : n.inputs) reached[i] = reached[i] || carries(v);
     }
   }
   return reached;
+}
+
+// A custom gradient would lose what flows through a value that is no input of its part.
+Status CheckReads(GraphBuilder& g, const CustomGradient& custom, const std::vector<bool>& reached) {
+  for (const CustomGradient::Read& read : custom.reads) {
+    if (!reached[read.value.node]) continue;
+    const Node& maker = g.NodeOf(read.value);
+    const bool input = maker.op->name == "input";
+    const std::string what = input && maker.attrs.Str("kind") == kParameter
+                                 ? absl::StrCat("the parameter '", maker.attrs.Str("name"), "'")
+                                 : "a value that is none of its arguments";
+    g.SetLocation(g.graph().nodes[read.reader].location);
+    g.Fail(absl::InvalidArgumentError(absl::StrCat(
+        custom.name, ": construct reads ", what, ", ", ToString(g.TypeOf(read.value)),
+        ", whose gradient is asked for: bprop gives those of arguments alone; make it an argument of construct and let "
+        "bprop return its gradient, or take ops.stop_gradient of it")));
+    return g.status();
+  }
+  return absl::OkStatus();
+}
+
+// The gradients of the inputs of a custom one; nothing where none flows back. They are marked with the origin where
+// `mark_origin` says so.
+StatusOr<std::vector<Value>> CallCustom(GraphBuilder& g, const CustomGradient& custom, const std::vector<bool>& reached,
+                                        const absl::flat_hash_map<Value, Value>& sums, bool mark_origin) {
+  std::vector<Value> dy;
+  bool any = false;
+  for (Value v : custom.outputs) {
+    const auto it = sums.find(v);
+    dy.push_back(it == sums.end() ? Value() : it->second);
+    any |= dy.back().valid();
+  }
+  if (!any) return std::vector<Value>();
+  RETURN_IF_ERROR(CheckReads(g, custom, reached));
+  const size_t first = g.graph().nodes.size();
+  for (size_t i = 0; i < dy.size(); ++i) {
+    if (!dy[i].valid()) dy[i] = ZerosLike(g, custom.outputs[i]);
+  }
+  const auto location = g.location();
+  ASSIGN_OR_RETURN(std::vector<Value> dx, custom.gradient(dy));
+  g.SetLocation(location);
+  RETURN_IF_ERROR(g.status());
+  for (size_t n = first; mark_origin && n < g.graph().nodes.size(); ++n) {
+    Node& node = g.graph().nodes[n];
+    if (node.op->name != "input") mark::kOrigin.Set(node.attrs, int64_t{custom.outputs.back().node});
+  }
+  if (dx.size() != custom.inputs.size())
+    return absl::InternalError(absl::StrCat(custom.name, ": bprop gives ", dx.size(), " values"));
+  return dx;
 }
 
 }  // namespace
 
 std::vector<bool> DependsOn(const Graph& graph, Value y, absl::Span<const Value> wrt) {
   std::vector<bool> out;
-  for (const Value w : wrt) out.push_back(Reached(graph, {w}, static_cast<int32_t>(graph.nodes.size()))[y.node]);
+  for (const Value w : wrt) out.push_back(Reached(graph, {w}, static_cast<int32_t>(graph.nodes.size()), {})[y.node]);
   return out;
 }
 
 StatusOr<std::vector<Value>> Gradients(GraphBuilder& g, Value y, absl::Span<const Value> wrt, Value seed,
-                                       bool mark_origin, std::vector<bool>* flows) {
+                                       bool mark_origin, std::vector<bool>* flows, const CustomGradients* custom) {
   RETURN_IF_ERROR(g.status());
   const TensorType y_type = g.TypeOf(y);
   if (!IsFloat(y_type.dtype))
@@ -43,14 +108,35 @@ StatusOr<std::vector<Value>> Gradients(GraphBuilder& g, Value y, absl::Span<cons
     seed = g.Constant(1, y_type.dtype, y_type.shape);
   }
   const int32_t end = static_cast<int32_t>(g.graph().nodes.size());
-  const std::vector<bool> reached = Reached(g.graph(), wrt, end);
+  const CustomByNode custom_by_node = ByNode(custom);
+  const std::vector<bool> reached = Reached(g.graph(), wrt, end, custom_by_node);
   const auto outer_location = g.location();
 
   absl::flat_hash_map<Value, Value> sums;  // the gradient of a forward value, so far
   sums[y] = seed;
+  const auto add = [&](Value x, Value dx) {
+    auto [it, fresh] = sums.emplace(x, dx);
+    if (!fresh) it->second = g.Op("add", {it->second, dx}, mark_origin ? Attrs{{mark::kSum.name, true}} : Attrs());
+  };
+  const auto locate = [&g](const Node& node) {
+    if (!node.location) return;
+    auto location = std::make_shared<Location>(*node.location);
+    location->scope = absl::StrCat("grad(", location->scope, ")");
+    g.SetLocation(std::move(location));
+  };
   for (int32_t i = end - 1; i >= 0; --i) {
     if (!reached[i]) continue;
     const Node node = g.graph().nodes[i];  // a copy: the vector grows below
+    if (const auto own = custom_by_node.find(i); own != custom_by_node.end()) {
+      const CustomGradient& part = *own->second;
+      if (part.outputs.back().node != i) continue;
+      locate(node);
+      ASSIGN_OR_RETURN(const std::vector<Value> dx, CallCustom(g, part, reached, sums, mark_origin));
+      for (size_t k = 0; k < dx.size(); ++k) {
+        if (dx[k].valid() && reached[part.inputs[k].node]) add(part.inputs[k], dx[k]);
+      }
+      continue;
+    }
     if (node.inputs.empty() || node.op->zero_gradient) continue;
     std::vector<Value> outputs, dy;
     bool any = false;
@@ -61,11 +147,7 @@ StatusOr<std::vector<Value>> Gradients(GraphBuilder& g, Value y, absl::Span<cons
       any |= dy.back().valid();
     }
     if (!any) continue;
-    if (node.location) {
-      auto location = std::make_shared<Location>(*node.location);
-      location->scope = absl::StrCat("grad(", location->scope, ")");
-      g.SetLocation(std::move(location));
-    }
+    locate(node);
     if (!node.op->grad) {
       g.Fail(absl::UnimplementedError(
           absl::StrCat(node.op->name, " has no gradient (ops.stop_gradient before it, or another operator)")));
@@ -90,8 +172,7 @@ StatusOr<std::vector<Value>> Gradients(GraphBuilder& g, Value y, absl::Span<cons
       if (want != got)
         return absl::InternalError(absl::StrCat(node.op->name, ": gradient of input ", k, " is ", ToString(got),
                                                 ", expected ", ToString(want)));
-      auto [it, fresh] = sums.emplace(node.inputs[k], dx[k]);
-      if (!fresh) it->second = g.Op("add", {it->second, dx[k]}, mark_origin ? Attrs{{mark::kSum.name, true}} : Attrs());
+      add(node.inputs[k], dx[k]);
     }
   }
   g.SetLocation(outer_location);

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "core/autodiff/custom_gradient.h"
 #include "core/graph/builder.h"
 
 namespace mslua {
@@ -19,10 +20,14 @@ namespace mslua {
 //
 // `flows` (may be null) gets, for each of `wrt`, whether any gradient reaches it: where none does its gradient is
 // zeros.
+//
+// `custom` (may be null) has the parts of the graph whose gradients users give. Their nodes carry as _origin the last
+// output of the part.
 StatusOr<std::vector<Value>> Gradients(GraphBuilder& g, Value y, absl::Span<const Value> wrt, Value seed = Value(),
-                                       bool mark_origin = false, std::vector<bool>* flows = nullptr);
+                                       bool mark_origin = false, std::vector<bool>* flows = nullptr,
+                                       const CustomGradients* custom = nullptr);
 
-// Whether `y` depends on each of `wrt` through float values.
+// Whether `y` depends on each of `wrt` through float values. Knows no gradients that users give.
 std::vector<bool> DependsOn(const Graph& graph, Value y, absl::Span<const Value> wrt);
 
 }  // namespace mslua
