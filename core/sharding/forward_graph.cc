@@ -121,13 +121,18 @@ StatusOr<ForwardGraph> ForwardOf(const Graph& graph, const absl::optional<Propag
   ForwardGraph out;
   out.rules.resize(count);
   out.data.assign(count, false);
-  std::vector<bool> backward(count, false), reached(count, false);
+  std::vector<bool> backward(count, false), reached(count, false), custom(count, false);
+  for (const Node& n : graph.nodes) {
+    // A node without a gradient that is an origin is a result whose gradient a user gives.
+    const int64_t* origin = mark::kOrigin.Find(n.attrs);
+    if (origin != nullptr && graph.nodes[*origin].op->zero_gradient) custom[*origin] = true;
+  }
   for (size_t i = 0; i < count; ++i) {
     const Node& n = graph.nodes[i];
     backward[i] = mark::kOrigin.Has(n.attrs);
     out.training |= backward[i];
     out.data[i] = IsKind(n, kData) || IsKind(n, kScalar);
-    reached[i] = IsKind(n, kParameter);
+    reached[i] = IsKind(n, kParameter) || custom[i];
     for (Value v : n.inputs) {
       if (backward[v.node]) backward[i] = true;
       if (out.data[v.node]) out.data[i] = true;

@@ -191,6 +191,34 @@ void ExpectWhatBruteForceFinds(uint64_t seed, const Graph& graph) {
   EXPECT_EQ(found->gap, 0) << "seed " << seed;
 }
 
+// Data -> a part whose gradient a user gives -> matmul: what flows back into the part is counted.
+TEST(Search, GradientsThatUsersGiveFlowBack) {
+  for (const bool asked : {true, false}) {
+    GraphBuilder g;
+    CustomGradients custom;
+    const Value x = g.Input("x", kData, {DType::kF32, {4, 8}}), w = g.Input("w", kParameter, {DType::kF32, {8, 8}});
+    const Value h = g.Op("matmul", {x, w});
+    CustomGradient part;
+    part.name = "Part";
+    part.inputs = {h};
+    part.outputs = {g.Op("stop_gradient", {g.Op("sign", {h})})};
+    part.gradient = [&g](absl::Span<const Value> dy) -> StatusOr<std::vector<Value>> {
+      return std::vector<Value>{Mul(g, dy[0], 2)};
+    };
+    const Value result = part.outputs[0], loss = ReduceSum(g, g.Op("tanh", {result}), {0, 1}, false);
+    custom.push_back(std::make_shared<const CustomGradient>(std::move(part)));
+    const auto gradients = Gradients(g, loss, {w}, Value(), true, nullptr, asked ? &custom : nullptr);
+    ASSERT_TRUE(gradients.ok()) << gradients.status();
+    g.Output("d", (*gradients)[0]);
+    const Graph graph = *g.Finish();
+    const auto forward = ForwardOf(graph);
+    ASSERT_TRUE(forward.ok());
+    for (const ForwardGraph::Edge& e : forward->edges) {
+      if (e.value == result) EXPECT_EQ(e.gradient, asked);
+    }
+  }
+}
+
 TEST(Search, DynamicProgrammingFindsWhatBruteForceFinds) {
   for (uint64_t seed = 0; seed < Seeds(); ++seed)
     ASSERT_NO_FATAL_FAILURE(ExpectWhatBruteForceFinds(seed, RandomNet(seed)));
