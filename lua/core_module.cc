@@ -16,6 +16,7 @@
 #include "core/base/text.h"
 #include "core/base/version.h"
 #include "lua/checkpoint_lua.h"
+#include "lua/custom_gradient_lua.h"
 #include "lua/dataset_lua.h"
 #include "lua/embedded.h"
 #include "lua/graph_lua.h"
@@ -277,6 +278,7 @@ int OpenCoreModule(lua_State* L) {
   OpenTensorMethods(L);
   OpenGraphs(L);
   OpenGradients(L);
+  OpenCustomGradients(L);
   OpenTraining(L);
   OpenOnnx(L);
   OpenImages(L);

@@ -172,18 +172,33 @@ GradientPrograms& ProgramsOf(lua_State* L) {
   return **ToObject<std::shared_ptr<GradientPrograms>>(L, -1);
 }
 
-// The program of a traced call: one that was compiled of an equal graph, or a new one. Gradients only add to the graph.
+// Adds the gradients of a traced call to its trace.
+StatusOr<std::vector<Value>> GradientsOf(Trace& trace, const TracedCall& call) {
+  return Gradients(trace.g(), call.results[0], call.wrt, Value(), /*mark_origin=*/false, /*flows=*/nullptr,
+                   &trace.custom_gradients());
+}
+
+// Adds the gradients as outputs.
+Status OutputGradients(Trace& trace, const TracedCall& call) {
+  ASSIGN_OR_RETURN(const std::vector<Value> gradients, GradientsOf(trace, call));
+  for (size_t i = 0; i < gradients.size(); ++i) trace.g().Output(absl::StrCat("grad", i), gradients[i]);
+  return absl::OkStatus();
+}
+
+// The program of a traced call: one that was compiled of an equal graph, or a new one. Gradients follow from the graph,
+// but for those that a cell's bprop gives: these are a part of the graph that is compared.
 StatusOr<std::shared_ptr<Program>> ProgramOf(Session& session, const TracedCall& call) {
   Trace& trace = *session.trace;
   GraphBuilder& g = trace.g();
   for (size_t i = 0; i < call.results.size(); ++i) g.Output(absl::StrCat("value", i), call.results[i]);
+  const bool custom = !trace.custom_gradients().empty();
+  if (custom) RETURN_IF_ERROR(OutputGradients(trace, call));
   trace.OutputAssigned();
   std::string key = absl::StrCat(Fingerprint(g.graph()));
   for (const Value v : call.wrt) absl::StrAppend(&key, " ", v.node, ".", v.output);
   GradientPrograms& programs = ProgramsOf(session.lua());
   if (std::shared_ptr<Program> known = programs.Find(key)) return known;
-  ASSIGN_OR_RETURN(const std::vector<Value> gradients, Gradients(g, call.results[0], call.wrt));
-  for (size_t i = 0; i < gradients.size(); ++i) g.Output(absl::StrCat("grad", i), gradients[i]);
+  if (!custom) RETURN_IF_ERROR(OutputGradients(trace, call));
   ASSIGN_OR_RETURN(const Graph whole, g.Finish());
   ASSIGN_OR_RETURN(auto program, Program::Compile(session, whole, trace.used()));
   std::shared_ptr<Program> shared = std::move(program);
@@ -209,7 +224,7 @@ StatusOr<int> CallInOuterTrace(lua_State* L, Session& session, const GradFunctio
     ASSIGN_OR_RETURN(values.back(), OperandValue(session, L, i, DType::kF32));
   }
   ASSIGN_OR_RETURN(const TracedCall call, TraceCall(L, session, f, n, values));
-  ASSIGN_OR_RETURN(const std::vector<Value> gradients, Gradients(outer.g(), call.results[0], call.wrt));
+  ASSIGN_OR_RETURN(const std::vector<Value> gradients, GradientsOf(outer, call));
   if (!lua_checkstack(L, static_cast<int>(call.results.size() + gradients.size()) + 8))
     return absl::ResourceExhaustedError("Lua's stack is full");
   for (Value v : call.results) PushValue(L, outer, v);

@@ -152,6 +152,20 @@ StageScope::~StageScope() {
   if (trace_ != nullptr) trace_->PopStage();
 }
 
+Trace::Place Trace::place() const { return {scopes_, stages_.empty() ? kNoStage : stages_.back(), training_, amp_}; }
+
+GradientScope::GradientScope(Trace& trace, const Trace::Place& place)
+    : trace_(trace), before_(trace.place()), stage_(trace, place.stage) {
+  trace.scopes_ = {absl::StrCat("grad(", absl::StrJoin(place.scopes, "/"), ")")};
+  trace.training_ = place.training;
+  trace.amp_ = place.amp;
+}
+GradientScope::~GradientScope() {
+  trace_.scopes_ = before_.scopes;
+  trace_.training_ = before_.training;
+  trace_.amp_ = before_.amp;
+}
+
 void Trace::PushRegion() {
   regions_.push_back(next_region_++);
   builder_.SetRegion(regions_.back());

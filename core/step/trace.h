@@ -9,6 +9,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/optional.h"
+#include "core/autodiff/custom_gradient.h"
 #include "core/base/tensor.h"
 #include "core/graph/builder.h"
 #include "core/step/rank_state.h"
@@ -99,10 +100,26 @@ class Trace {
   void PushRegion();
   void PopRegion();
 
+  // Parts of the graph whose gradients users give, for Gradients().
+  const CustomGradients& custom_gradients() const { return custom_gradients_; }
+  void AddCustomGradient(CustomGradient custom) {
+    custom_gradients_.push_back(std::make_shared<const CustomGradient>(std::move(custom)));
+  }
+
+  // What nodes get from the calls of cells that make them.
+  struct Place {
+    std::vector<std::string> scopes;
+    int stage = -1;  // kNoStage
+    bool training = false;
+    absl::optional<DType> amp;
+  };
+  Place place() const;
+
   // Parameters and states that the graph reads, in the order of first use.
   const std::vector<std::shared_ptr<ParameterData>>& used() const { return used_; }
 
  private:
+  friend class GradientScope;
   Value Input(absl::string_view name, absl::string_view kind, const TensorType& type);
   // The parameter, which is `input`, as the stage that was pushed last reads it.
   Value OfStage(const ParameterData& parameter, Value input);
@@ -128,6 +145,7 @@ class Trace {
   absl::flat_hash_map<const ParameterData*, Value> inputs_, values_;  // as read at the start, and as they are now
   absl::flat_hash_map<std::string, Value> scalars_;
   std::vector<std::pair<std::string, Value>> prints_;
+  CustomGradients custom_gradients_;
 };
 
 // Nodes that are made while it lives are of a pipeline stage; kNoStage: as they would be.
@@ -140,6 +158,20 @@ class StageScope {
 
  private:
   Trace* const trace_;  // null: nothing to undo
+};
+
+// Nodes that are made while it lives are the gradient of what was made at `place`: their scope is "grad(Net/sign)".
+class GradientScope {
+ public:
+  GradientScope(Trace& trace, const Trace::Place& place);
+  ~GradientScope();
+  GradientScope(const GradientScope&) = delete;
+  GradientScope& operator=(const GradientScope&) = delete;
+
+ private:
+  Trace& trace_;
+  const Trace::Place before_;
+  const StageScope stage_;
 };
 
 }  // namespace mslua

@@ -264,7 +264,8 @@ StatusOr<std::vector<Value>> EmitBackward(Trace& trace, const TrainSpec& spec, c
   sum->blocks.back().end = here;
   sum->blocks.push_back({here, here, micro, true});
   std::vector<bool> flows;
-  ASSIGN_OR_RETURN(std::vector<Value> gradients, Gradients(g, loss, inputs, scale, view != nullptr, &flows));
+  ASSIGN_OR_RETURN(std::vector<Value> gradients,
+                   Gradients(g, loss, inputs, scale, view != nullptr, &flows, &trace.custom_gradients()));
   sum->flows.resize(spec.parameters.size());
   for (size_t i = 0; i < flows.size(); ++i) {
     const size_t parameter = i < spec.parameters.size() ? i : (*copies)[i - spec.parameters.size()].parameter;

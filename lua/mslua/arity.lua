@@ -17,6 +17,17 @@ local function most(f)
   return n
 end
 
+--- How many parameters `f` has, self included; math.huge where it takes any number of them.
+---@param f function
+---@return number
+function M.parameters(f) return most(f) end
+
+--- The name of a parameter of `f`; nil where it has no such one.
+---@param f function
+---@param place integer self is the first
+---@return string?
+function M.parameter_name(f, place) return (getlocal(f, place)) end
+
 local function counted(n)
   return n == 0 and "no arguments" or n == 1 and "1 argument" or ("%d arguments"):format(n)
 end

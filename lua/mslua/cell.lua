@@ -2,6 +2,7 @@
 local arity = require "mslua.arity"
 local class = require "mslua.class"
 local core = require "mslua.core"
+local custom_gradient = require "mslua.custom_gradient"
 local errors = require "mslua.errors"
 local frames = require "mslua.frames"
 local parameter = require "mslua.parameter"
@@ -9,7 +10,9 @@ local Initializer = require "mslua.initializer"
 
 --- Base class of networks and their parts: `local Net = nn.Cell:extend "Net"`; define Net:init(...), which assigns
 --- cells and parameters to fields of self, and Net:construct(x), which computes the output. Net(...) makes a network,
---- net(x) calls it.
+--- net(x) calls it. A method Net:bprop(x, out, dout) gives the gradient by x in place of that of construct's operators:
+--- it gets the arguments of construct, what that returned (a list, of several results) and the gradient of that, and
+--- returns a gradient for each argument, nil for one that has none.
 ---@class Cell
 local Cell = class.Object:extend "Cell"
 
@@ -23,10 +26,6 @@ require("mslua.args").kind("cell", is_cell, "a Cell")
 -- item of, _lists the lists of cells that are below it, or are itself, each before its _items.
 function Cell:new(...)
   arity.check(self.class_name, nil, self.init, 1, ...)
-  if self.bprop then
-    errors.fail("%s: bprop is not called: x + ops.stop_gradient(f(x) - x) is f(x) with the gradient of x, and "
-      .. "g(x) + ops.stop_gradient(f(x) - g(x)) is f(x) with the gradient of g(x)", self.class_name)
-  end
   local cell = {}
   cell._fields, cell._order = self._new_fields(cell), {}
   setmetatable(cell, self)
@@ -299,7 +298,8 @@ local function check_first(self, x)
   end
 end
 
---- Runs construct, in the cell's scope.
+--- Runs construct, in the cell's scope. While a graph is traced, gradients of a cell that has a method bprop are what
+--- that one returns.
 function Cell:__call(...)
   if type((...)) ~= "userdata" then check_first(self, (...)) end
   arity.check(self.class_name, getmetatable(self).instead_of_more, self.construct, 1, ...)
@@ -312,6 +312,9 @@ function Cell:__call(...)
   local narrow = rawget(self, "_narrow")
   local before = narrow and core.set_amp(narrow)
   local trained = core.set_training(trains(self))
+  if self.bprop and core.is_tracing() then
+    return leave(recomputed, stage, narrow, before, trained, custom_gradient.construct(self, ...))
+  end
   return leave(recomputed, stage, narrow, before, trained, self:construct(...))
 end
 

@@ -186,6 +186,22 @@ function core.force_training(on) end
 ---Identity whose gradient is zero.
 function core.stop_gradient(x) end
 
+---While a graph is traced: x as a value of it, and a value that equals x and has no gradient.
+---@return Value x, Value detached
+function core.detach(x) end
+---How many nodes the graph that is traced has.
+---@return integer
+function core.traced_nodes() end
+---Says that a part of the graph that is traced, its nodes from `first` on, has a gradient of its own.
+---@param name string of the cell, for messages
+---@param first integer
+---@param inputs any[] floats; the part reads them detached
+---@param labels string[] their names for messages
+---@param outputs any[] floats
+---@param backward fun(...: Value): (any|false)[] from the gradients of the outputs those of the inputs; false: zero
+---@return Value[] outputs, which have that gradient
+function core.set_gradient(name, first, inputs, labels, outputs, backward) end
+
 ---@alias InputSpec {name?: string, dtype: dtype, shape: integer[]}
 
 ---Traces fn on inputs of these types.

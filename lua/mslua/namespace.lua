@@ -97,6 +97,7 @@ local moved = {
   ["ms.ops.median"] = "the middle of ms.ops.sort(x, axis)",
   ["ms.ops.quantile"] = "a place of ms.ops.sort(x, axis)",
   ["ms.ops.vmap"] = "operators take batches: put the dimension in front, or compute row by row",
+  ["ms.autograd"] = "a cell with a method bprop has gradients of its own; ms.grad and ms.value_and_grad compute them",
   ["ms.ops.stop_grad"] = "ms.ops.stop_gradient(x)",
   ["ms.vmap"] = "operators take batches: put the dimension in front, or compute row by row",
   ["ms.ops.GradOperation"] = "ms.grad(f, positions, weights), or ms.value_and_grad",

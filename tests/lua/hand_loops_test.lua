@@ -388,15 +388,6 @@ check.case("functions of one graph share a program, and gradients by other value
   assert(program < 0.02, program)
 end)
 
-check.case("a bprop of a cell is an error", function()
-  local Sign = nn.Cell:extend "Sign"
-  function Sign.construct(_, v) return ops.sign(v) end
-  function Sign.bprop(_, _, _, dout) return dout end
-  check.fails_here("Sign: bprop is not called: x + ops.stop_gradient(f(x) - x)", function() Sign() end)
-  local g = ms.grad(function(v) return (v + ops.stop_gradient(ops.sign(v) - v)):sum() end)(ms.Tensor { 1, -2 })
-  check.equal(g:totable(), { 1, 1 })
-end)
-
 check.case("ms.grad gives further results after the gradients", function()
   local function f(v, w) return (v * w):sum(), v * 2, w + 1 end
   local v, w = ms.Tensor { 1, 2 }, ms.Tensor { 3, 4 }
