@@ -213,7 +213,8 @@ end
 
 for _, dtype in ipairs { "float64", "float32" } do
   for _, recompute in ipairs { false, true } do
-    check.case(("a training with bprop is the same one, %s, recompute %s"):format(dtype, tostring(recompute)), function()
+    local name = ("a training with bprop is the same one, %s%s"):format(dtype, recompute and ", recomputed" or "")
+    check.case(name, function()
       local list, gradients = losses(true, dtype, recompute)
       local wanted, usual = losses(false, dtype, recompute)
       check.equal(list, wanted)
