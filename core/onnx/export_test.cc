@@ -211,6 +211,20 @@ bool OfTraining(const OpDef& op) {
          op.random || op.side_effect;
 }
 
+// Operators whose function ONNX does not have.
+bool IsUnknownToOnnx(const OpDef& op) {
+  static const auto* const kNames = new std::set<std::string>{"lgamma",
+                                                              "digamma",
+                                                              "polygamma",
+                                                              "erfinv",
+                                                              "cummax",
+                                                              "cummin",
+                                                              "linear_recurrence",
+                                                              "unsorted_segment_max",
+                                                              "unsorted_segment_min"};
+  return kNames->count(op.name) > 0;
+}
+
 // Every other operator with a sample has a form, or is made of operators that have one. Names are defined before use.
 TEST(ExportTest, EveryOperatorOfInferenceHasAForm) {
   int checked = 0;
@@ -226,6 +240,10 @@ TEST(ExportTest, EveryOperatorOfInferenceHasAForm) {
       g.Output("y", outputs[0]);
       const auto graph = g.Finish();
       const auto model = ExportGraph(*graph, *graph, DType::kF32, nullptr);
+      if (IsUnknownToOnnx(op)) {
+        EXPECT_THAT(std::string(model.status().message()), HasSubstr("has no ONNX form")) << op.name;
+        continue;
+      }
       if (op.name == "pad" && !model.ok()) {
         EXPECT_THAT(std::string(model.status().message()), HasSubstr("interior"));
         continue;

@@ -1,6 +1,7 @@
 // Operators with a formula: a node of ONNX for each instruction.
 #include <limits>
 
+#include "absl/strings/str_cat.h"
 #include "core/onnx/lowering.h"
 
 namespace mslua::onnx {
@@ -95,6 +96,58 @@ class FormulaLowering {
     const std::string half = c_.Op("Mul", {c_.Op("Max", {Number(0), Constant(-40)}), Constant(0.5)});
     const std::string product = c_.Op("Mul", {c_.Op("Exp", {half}), c_.Op("Sinh", {half})});
     return {c_.Op("Mul", {product, Constant(2)})};
+  }
+
+  Computed None(const char* function) {
+    c_.Fail(absl::StrCat(function, " has no ONNX form"));
+    return {Constant(0)};
+  }
+
+  // The angle of y / x, and half a turn more on the left. Of two infinities the quotient is 1 or -1.
+  Computed Atan2() {
+    const std::string y = Number(0), x = Number(1), zero = Constant(0);
+    const std::string infinite = c_.Op("And", {c_.Op("IsInf", {y}), c_.Op("IsInf", {x})});
+    const std::string signs = c_.Op("Mul", {c_.Op("Sign", {y}), c_.Op("Sign", {x})});
+    const std::string ratio = c_.Op("Where", {infinite, signs, c_.Op("Div", {y, x})});
+    const std::string angle = c_.Op("Atan", {c_.Op("Where", {c_.Op("Equal", {y, zero}), zero, ratio})});
+    constexpr double kPi = 3.141592653589793;
+    const std::string turn = c_.Op("Where", {c_.Op("Less", {y, zero}), Constant(-kPi), Constant(kPi)});
+    return {c_.Op("Where", {c_.Op("Less", {x, zero}), c_.Op("Add", {angle, turn}), angle})};
+  }
+
+  // Whether a quotient rounded down is one less than that rounded toward 0, which leaves r.
+  std::string RoundsDown(const std::string& r, const std::string& b) {
+    const std::string zero = Constant(0);
+    const std::string differ = c_.Op("Xor", {c_.Op("Less", {r, zero}), c_.Op("Less", {b, zero})});
+    return c_.Op("And", {c_.Op("Not", {c_.Op("Equal", {r, zero})}), differ});
+  }
+
+  // Runtimes need not bear a division of integers by zero: they divide by 1 there.
+  Computed Remainder(bool truncated) {
+    const std::string a = Number(0), b = Number(1);
+    const NamedAttrs of_dividend = {{"fmod", int64_t{1}}};
+    if (!IsFloat(type_)) {
+      const std::string none = c_.Op("Equal", {b, Constant(0)}), divisor = c_.Op("Where", {none, Constant(1), b});
+      const NamedAttrs sign = {{"fmod", int64_t{truncated ? 1 : 0}}};
+      return {c_.Op("Where", {none, a, c_.Op("Mod", {a, divisor}, sign)})};
+    }
+    const std::string r = c_.Op("Mod", {a, b}, of_dividend);
+    return {truncated ? r : c_.Op("Where", {RoundsDown(r, b), c_.Op("Add", {r, b}), r})};
+  }
+  Computed WholeQuotient(bool truncated) {
+    const std::string a = Number(0), b = Number(1), zero = Constant(0), none = c_.Op("Equal", {b, zero});
+    const NamedAttrs of_dividend = {{"fmod", int64_t{1}}};
+    const bool whole = !IsFloat(type_);
+    const std::string divisor = whole ? c_.Op("Where", {none, Constant(1), b}) : b;
+    const std::string q = c_.Op("Div", {a, divisor}), r = c_.Op("Mod", {a, divisor}, of_dividend);
+    std::string y = whole ? q : c_.Op("Round", {c_.Op("Div", {c_.Op("Sub", {a, r}), b})});
+    if (!truncated) {
+      y = c_.Op("Sub", {y, c_.Cast(RoundsDown(r, divisor), type_)});
+      return {c_.Op("Where", {none, whole ? zero : q, y})};
+    }
+    if (whole) return {c_.Op("Where", {none, zero, y})};
+    const std::string plain = c_.Op("Mul", {c_.Op("Sign", {q}), c_.Op("Floor", {c_.Op("Abs", {q})})});
+    return {c_.Op("Where", {c_.Op("IsNaN", {r}), plain, y})};
   }
 
   Lowering& c_;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "core/op/device_scalars.h"
 #include "core/op/elementwise.h"
+#include "core/op/special_functions.h"
 
 namespace mslua {
 namespace {
@@ -73,6 +74,7 @@ __device__ inline float RsqrtOf(float a) { return 1.0f / sqrtf(a); }
 __device__ inline double RsqrtOf(double a) { return 1.0 / sqrt(a); }
 __device__ inline float SigmoidOf(float a) { return 1.0f / (1.0f + expf(-a)); }
 __device__ inline double SigmoidOf(double a) { return 1.0 / (1.0 + exp(-a)); }
+#define MSLUA_SPECIAL __device__ inline
 )cuda";
 
 // After the functions of one operand.
@@ -96,6 +98,25 @@ template <class I, class U> __device__ inline I IntegerPow(I a, I b) {
 }
 __device__ inline int Pow(int a, int b) { return IntegerPow<int, u32>(a, b); }
 __device__ inline i64 Pow(i64 a, i64 b) { return IntegerPow<i64, u64>(a, b); }
+__device__ inline float Atan2(float a, float b) { return atan2f(a, b); }
+__device__ inline double Atan2(double a, double b) { return atan2(a, b); }
+__device__ inline double Fmod(double a, double b) { return fmod(a, b); }
+__device__ inline float Fmod(float a, float b) { return fmodf(a, b); }
+__device__ inline int Fmod(int a, int b) { return b == 0 ? a : b == -1 ? 0 : a % b; }
+__device__ inline i64 Fmod(i64 a, i64 b) { return b == 0 ? a : b == -1 ? 0 : a % b; }
+template <class C> __device__ inline bool RoundsDown(C r, C b) { return b != 0 && r != 0 && (r < 0) != (b < 0); }
+template <class C> __device__ inline C FloorMod(C a, C b) {
+  const C r = Fmod(a, b);
+  return RoundsDown(r, b) ? r + b : r;
+}
+__device__ inline double TruncateDiv(double a, double b) { return QuotientToZero(a, b); }
+__device__ inline double FloorDiv(double a, double b) { return QuotientDown(a, b); }
+__device__ inline float TruncateDiv(float a, float b) { return (float)QuotientToZero(a, b); }
+__device__ inline float FloorDiv(float a, float b) { return (float)QuotientDown(a, b); }
+__device__ inline int TruncateDiv(int a, int b) { return Div(a, b); }
+__device__ inline i64 TruncateDiv(i64 a, i64 b) { return Div(a, b); }
+__device__ inline int FloorDiv(int a, int b) { return Div(a, b) - RoundsDown(Fmod(a, b), b); }
+__device__ inline i64 FloorDiv(i64 a, i64 b) { return Div(a, b) - RoundsDown(Fmod(a, b), b); }
 
 // The threads that share a row. All of them call Sum, Max and Min together; every thread gets the result.
 template <int N> struct Team {
@@ -211,7 +232,8 @@ DeviceStep Loop(int64_t n, absl::string_view index, const std::string& statement
 }  // namespace
 
 const char* DevicePrelude() {
-  static const std::string& prelude = *new std::string(absl::StrCat(kTypesAndMacros, DeviceFunctions(), kArithmetic));
+  static const std::string& prelude =
+      *new std::string(absl::StrCat(kTypesAndMacros, DeviceFunctions(), kSpecialFunctions, kArithmetic));
   return prelude.c_str();
 }
 const char* DeviceType(DType t) { return kTypes[static_cast<int>(t)].stored; }

@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "core/op/attrs.h"
+#include "core/op/special_functions.h"
 
 namespace mslua {
 namespace {
@@ -177,6 +178,47 @@ T Quotient(T a, T b) {
     if (b == -1) return static_cast<T>(0 - static_cast<std::make_unsigned_t<T>>(a));
     return b == 0 ? T{0} : static_cast<T>(a / b);
   }
+}
+
+// a - q b for the quotient q rounded toward 0: of the sign of a. Of integers a where b is 0.
+template <class T>
+T Remainder(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return std::fmod(a, b);
+  } else {
+    return b == 0 ? a : b == static_cast<T>(-1) ? T{0} : static_cast<T>(a % b);
+  }
+}
+
+// a - q b for the quotient q rounded down: of the sign of b, as in Python.
+template <class T>
+T FloorRemainder(T a, T b) {
+  const T r = Remainder(a, b);
+  return b != 0 && r != 0 && (r < 0) != (b < 0) ? static_cast<T>(r + b) : r;
+}
+
+// a / b rounded toward 0, and rounded down, as if a / b were exact.
+template <class T>
+T TruncatedQuotient(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>)
+    return static_cast<T>(QuotientToZero(a, b));
+  else
+    return Quotient(a, b);
+}
+template <class T>
+T FloorQuotient(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return static_cast<T>(QuotientDown(a, b));
+  } else {
+    const T q = Quotient(a, b), r = Remainder(a, b);
+    return b != 0 && r != 0 && (r < 0) != (b < 0) ? static_cast<T>(q - 1) : q;
+  }
+}
+
+// log(abs(gamma(a))). The library's lgamma writes a variable that threads share.
+double LogGamma(double a) {
+  int sign;
+  return lgamma_r(a, &sign);
 }
 
 // a to the power b. On integers modulo their range; of a negative exponent the fraction is dropped, and 0 gives 0.

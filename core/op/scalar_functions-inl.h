@@ -17,7 +17,8 @@
 //   device      CUDA text, $0, $1, $2 the operands, of type C; or the names of CUDA's functions of float and of double
 //   ONNX        nodes (core/onnx/formula.cc)
 //
-// Minimum and maximum hand a NaN on, as NumPy and PyTorch do. A division of integers truncates, by zero it gives 0.
+// Minimum and maximum hand a NaN on, as NumPy and PyTorch do. A division of integers truncates, by zero it gives 0; the
+// remainder of a division by zero is the dividend. The least integer divided by -1 is itself.
 
 // clang-format off
 MSLUA_SCALAR(Add, "add", "", 2, kRounded, 1,
@@ -79,6 +80,38 @@ MSLUA_SCALAR(Sin, "sin", "", 1, kRounded, 12,
              std::sin(F(a)), Sin(x), ("sinf", "sin"), unary("Sin"))
 MSLUA_SCALAR(Cos, "cos", "", 1, kRounded, 12,
              std::cos(F(a)), Cos(x), ("cosf", "cos"), unary("Cos"))
+MSLUA_SCALAR(Asin, "asin", "", 1, kRounded, 12,
+             std::asin(F(a)), hn::Asin(d, x), ("asinf", "asin"), unary("Asin"))
+MSLUA_SCALAR(Acos, "acos", "", 1, kRounded, 12,
+             std::acos(F(a)), hn::Acos(d, x), ("acosf", "acos"), unary("Acos"))
+MSLUA_SCALAR(Atan, "atan", "", 1, kRounded, 12,
+             std::atan(F(a)), hn::Atan(d, x), ("atanf", "atan"), unary("Atan"))
+MSLUA_SCALAR(Atan2, "atan2", "", 2, kRounded, 16,
+             std::atan2(F(a), F(b)), Atan2(x, y), ("Atan2($0, $1)"), Atan2())
+MSLUA_SCALAR(Sinh, "sinh", "", 1, kRounded, 24,
+             std::sinh(F(a)), Sinh(x), ("sinhf", "sinh"), unary("Sinh"))
+MSLUA_SCALAR(Cosh, "cosh", "", 1, kRounded, 12,
+             std::cosh(F(a)), Cosh(x), ("coshf", "cosh"), unary("Cosh"))
+MSLUA_SCALAR(Asinh, "asinh", "", 1, kRounded, 24,
+             std::asinh(F(a)), Asinh(x), ("asinhf", "asinh"), unary("Asinh"))
+MSLUA_SCALAR(Acosh, "acosh", "", 1, kRounded, 24,
+             std::acosh(F(a)), Acosh(x), ("acoshf", "acosh"), unary("Acosh"))
+MSLUA_SCALAR(Atanh, "atanh", "", 1, kRounded, 12,
+             std::atanh(F(a)), Atanh(x), ("atanhf", "atanh"), unary("Atanh"))
+MSLUA_SCALAR(Lgamma, "lgamma", "", 1, kRounded, 60,
+             LogGamma(F(a)), LogGamma(x), ("lgammaf", "lgamma"), None("lgamma"))
+MSLUA_SCALAR(Polygamma, "polygamma", "", 2, kRounded, 250,
+             Polygamma(F(a), F(b)), Polygamma(x, y), ("(C)Polygamma($0, $1)"), None("polygamma"))
+MSLUA_SCALAR(ErfInv, "erfinv", "", 1, kRounded, 20,
+             ErfInv(F(a)), ErfInv(x), ("(C)ErfInv($0)"), None("erfinv"))
+MSLUA_SCALAR(TruncateDiv, "truncate_div", "", 2, kRounded, 4,
+             TruncatedQuotient(a, b), TruncatedQuotient(x, y), ("TruncateDiv($0, $1)"), WholeQuotient(true))
+MSLUA_SCALAR(FloorDiv, "floor_div", "", 2, kRounded, 4,
+             FloorQuotient(a, b), FloorQuotient(x, y), ("FloorDiv($0, $1)"), WholeQuotient(false))
+MSLUA_SCALAR(Fmod, "fmod", "", 2, kExact, 3,
+             Remainder(a, b), Remainder(x, y), ("Fmod($0, $1)"), Remainder(true))
+MSLUA_SCALAR(FloorMod, "floor_mod", "", 2, kRounded, 3,
+             FloorRemainder(a, b), FloorRemainder(x, y), ("FloorMod($0, $1)"), Remainder(false))
 MSLUA_SCALAR(Floor, "floor", "", 1, kExact, 1,
              std::floor(F(a)), hn::Floor(x), ("floorf", "floor"), IsFloat(type_) ? unary("Floor") : Operand(0))
 MSLUA_SCALAR(Sign, "sign", "", 1, kExact, 1,

@@ -8,16 +8,33 @@
   double name(double) noexcept; \
   float name##f(float) noexcept;
 extern "C" {
+MSLUA_MATH(acos)
+MSLUA_MATH(acosh)
+MSLUA_MATH(asin)
+MSLUA_MATH(asinh)
+MSLUA_MATH(atan)
+MSLUA_MATH(atanh)
 MSLUA_MATH(cos)
+MSLUA_MATH(cosh)
 MSLUA_MATH(erf)
+MSLUA_MATH(erfc)
 MSLUA_MATH(exp)
 MSLUA_MATH(expm1)
 MSLUA_MATH(floor)
+MSLUA_MATH(lgamma)
 MSLUA_MATH(log)
 MSLUA_MATH(log1p)
+MSLUA_MATH(rint)
 MSLUA_MATH(sin)
+MSLUA_MATH(sinh)
 MSLUA_MATH(sqrt)
 MSLUA_MATH(tanh)
+MSLUA_MATH(trunc)
+double atan2(double, double) noexcept;
+float atan2f(float, float) noexcept;
+double copysign(double, double) noexcept;
+double fmod(double, double) noexcept;
+float fmodf(float, float) noexcept;
 double pow(double, double) noexcept;
 float powf(float, float) noexcept;
 }

@@ -11,6 +11,7 @@
 
 #include "core/kernels/simd/erf_table.h"
 #include "core/kernels/simd/simd-inl.h"
+#include "core/op/special_functions.h"
 #include "hwy/contrib/math/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -144,6 +145,149 @@ HWY_INLINE V32 Sin(V32 x) {
 }
 HWY_INLINE V32 Cos(V32 x) {
   return ReducedOrNot(x, hn::Cos(F32(), x), [](float v) { return std::cos(v); });
+}
+
+// (e^x - e^-x) / 2: from e^x - 1 where the difference would lose digits, elsewhere from e^(x / 2), which stays finite.
+HWY_INLINE V32 Sinh(V32 x) {
+  const F32 d;
+  const V32 one = hn::Set(d, 1.0f), half = hn::Set(d, 0.5f), a = hn::Abs(x);
+  const V32 t = Expm1(hn::Min(a, one)), h = Exp(hn::Mul(half, a));
+  const V32 small = hn::Mul(half, hn::Add(t, hn::Div(t, hn::Add(t, one))));
+  const V32 large = hn::Sub(hn::Mul(hn::Mul(half, h), h), hn::Div(hn::Div(half, h), h));
+  return hn::CopySign(hn::IfThenElse(hn::Lt(a, one), small, large), x);
+}
+HWY_INLINE V32 Cosh(V32 x) {
+  const F32 d;
+  const V32 half = hn::Set(d, 0.5f), h = Exp(hn::Mul(half, hn::Abs(x)));
+  return hn::Add(hn::Mul(hn::Mul(half, h), h), hn::Div(hn::Div(half, h), h));
+}
+
+// Beyond this number 1 and x^2 + 1 are x^2, whose root is x.
+constexpr float kRootIsItself = 1e8f;
+constexpr float kLogOf2 = 0.6931471806f;
+
+HWY_INLINE V32 Asinh(V32 x) {
+  const F32 d;
+  const V32 one = hn::Set(d, 1.0f), a = hn::Abs(x), root = hn::Sqrt(hn::MulAdd(a, a, one));
+  const V32 small = Log1p(hn::Add(a, hn::Div(hn::Mul(a, a), hn::Add(one, root))));
+  const V32 large = hn::Add(Log(a), hn::Set(d, kLogOf2));
+  return hn::CopySign(hn::IfThenElse(hn::Gt(a, hn::Set(d, kRootIsItself)), large, small), x);
+}
+HWY_INLINE V32 Acosh(V32 x) {
+  const F32 d;
+  const V32 t = hn::Sub(x, hn::Set(d, 1.0f)), root = hn::Sqrt(hn::Mul(t, hn::Add(t, hn::Set(d, 2.0f))));
+  const V32 large = hn::Add(Log(x), hn::Set(d, kLogOf2));
+  return hn::IfThenElse(hn::Gt(x, hn::Set(d, kRootIsItself)), large, Log1p(hn::Add(t, root)));
+}
+HWY_INLINE V32 Atanh(V32 x) {
+  const F32 d;
+  const V32 a = hn::Abs(x);
+  return hn::CopySign(hn::Mul(hn::Set(d, 0.5f), Log1p(hn::Div(hn::Add(a, a), hn::Sub(hn::Set(d, 1.0f), a)))), x);
+}
+
+// The angle of the point (x, y): of the smaller coordinate over the larger one, then by octants.
+HWY_INLINE V32 Atan2(V32 y, V32 x) {
+  const F32 d;
+  const V32 a = hn::Abs(y), b = hn::Abs(x), most = hn::Max(a, b), least = hn::Min(a, b);
+  const V32 ratio = hn::IfThenElse(hn::Eq(a, b), hn::Set(d, 1.0f), hn::Div(least, most));
+  V32 angle = hn::Atan(d, hn::IfThenZeroElse(hn::Eq(most, hn::Zero(d)), ratio));
+  angle = hn::IfThenElse(hn::Gt(a, b), hn::Sub(hn::Set(d, 1.5707963268f), angle), angle);
+  const auto left = hn::Lt(hn::CopySign(hn::Set(d, 1.0f), x), hn::Zero(d));
+  angle = hn::CopySign(hn::IfThenElse(left, hn::Sub(hn::Set(d, 3.1415926536f), angle), angle), y);
+  // A NaN passes through: Max and Min above may have dropped it.
+  return hn::IfThenElse(hn::And(hn::Eq(x, x), hn::Eq(y, y)), angle, hn::Add(x, y));
+}
+
+// The fits of ErfInv of core/op/special_functions.h, which are good for f32.
+HWY_INLINE V32 ErfInv(V32 y) {
+  const F32 d;
+  const V32 one = hn::Set(d, 1.0f);
+  const V32 w = hn::Neg(Log(hn::Mul(hn::Sub(one, y), hn::Add(one, y))));
+  const V32 near =
+      Polynomial(hn::Sub(w, hn::Set(d, 2.5f)), 2.81022636e-08f, 3.43273939e-07f, -3.5233877e-06f, -4.39150654e-06f,
+                 0.00021858087f, -0.00125372503f, -0.00417768164f, 0.246640727f, 1.50140941f);
+  const V32 far = Polynomial(hn::Sub(hn::Sqrt(w), hn::Set(d, 3.0f)), -0.000200214257f, 0.000100950558f, 0.00134934322f,
+                             -0.00367342844f, 0.00573950773f, -0.0076224613f, 0.00943887047f, 1.00167406f, 2.83297682f);
+  const V32 x = hn::Mul(hn::IfThenElse(hn::Lt(w, hn::Set(d, 5.0f)), near, far), y);
+  return hn::IfThenElse(hn::Eq(hn::Abs(y), one), hn::Mul(y, hn::Inf(d)), x);
+}
+
+// f of each element, or of each pair of elements, by a function of numbers in double precision.
+template <class F>
+HWY_INLINE V32 OneByOne(V32 x, F f) {
+  const F32 d;
+  HWY_ALIGN float lanes[hn::MaxLanes(d)];
+  hn::Store(x, d, lanes);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) lanes[i] = static_cast<float>(f(lanes[i]));
+  return hn::Load(d, lanes);
+}
+template <class F>
+HWY_INLINE V32 OneByOne(V32 x, V32 y, F f) {
+  const F32 d;
+  HWY_ALIGN float lanes[hn::MaxLanes(d)], others[hn::MaxLanes(d)];
+  hn::Store(x, d, lanes);
+  hn::Store(y, d, others);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) lanes[i] = static_cast<float>(f(lanes[i], others[i]));
+  return hn::Load(d, lanes);
+}
+
+// log(abs(gamma(x))). The library's lgamma writes a variable that threads share.
+HWY_INLINE V32 LogGamma(V32 x) {
+  return OneByOne(x, [](double v) {
+    int sign;
+    return lgamma_r(v, &sign);
+  });
+}
+HWY_INLINE V32 Polygamma(V32 n, V32 x) {
+  return OneByOne(n, x, [](double order, double v) { return mslua::Polygamma(order, v); });
+}
+
+// Whether the quotients x / y are so small that f32 has remainders and whole quotients without error, and one product
+// is rounded together with a difference.
+HWY_INLINE bool HaveSmallQuotients(V32 x, V32 y) {
+#if HWY_NATIVE_FMA
+  const F32 d;
+  const auto small = hn::Lt(hn::Abs(hn::Div(x, y)), hn::Set(d, 2097152.0f));
+  return HWY_LIKELY(hn::AllTrue(d, hn::And(small, hn::Lt(hn::Abs(y), hn::Inf(d)))));
+#else
+  return false;
+#endif
+}
+
+// x - q y for the quotient q rounded toward 0. The rounded quotient is at most 1 too large.
+HWY_INLINE V32 SmallRemainder(V32 x, V32 y) {
+  const F32 d;
+  const V32 r = hn::NegMulAdd(hn::Trunc(hn::Div(x, y)), y, x);
+  const auto past = hn::Lt(hn::Mul(r, hn::CopySign(hn::Set(d, 1.0f), x)), hn::Zero(d));
+  return hn::CopySign(hn::IfThenElse(past, hn::Add(r, hn::CopySign(y, x)), r), x);
+}
+HWY_INLINE V32 Remainder(V32 x, V32 y) {
+  if (HaveSmallQuotients(x, y)) return SmallRemainder(x, y);
+  return OneByOne(x, y, [](float a, float b) { return std::fmod(a, b); });
+}
+
+// Whether the quotient rounded down is one less than that rounded toward 0, of which r is the remainder.
+HWY_INLINE hn::Mask<F32> RoundsDown(V32 r, V32 y) {
+  const V32 zero = hn::Zero(F32());
+  return hn::AndNot(hn::Eq(r, zero), hn::Xor(hn::Lt(r, zero), hn::Lt(y, zero)));
+}
+
+// x - q y for the quotient rounded down: of the sign of y, as in Python.
+HWY_INLINE V32 FloorRemainder(V32 x, V32 y) {
+  const V32 r = Remainder(x, y);
+  return hn::IfThenElse(RoundsDown(r, y), hn::Add(r, y), r);
+}
+
+// x / y rounded toward 0, and rounded down, as if x / y were exact.
+HWY_INLINE V32 TruncatedQuotient(V32 x, V32 y) {
+  if (!HaveSmallQuotients(x, y)) return OneByOne(x, y, QuotientToZero);
+  return hn::CopySign(hn::Round(hn::Div(hn::Sub(x, SmallRemainder(x, y)), y)), hn::Div(x, y));
+}
+HWY_INLINE V32 FloorQuotient(V32 x, V32 y) {
+  if (!HaveSmallQuotients(x, y)) return OneByOne(x, y, QuotientDown);
+  const V32 r = SmallRemainder(x, y), toward_zero = hn::Round(hn::Div(hn::Sub(x, r), y));
+  const V32 whole = hn::Sub(toward_zero, hn::IfThenElseZero(RoundsDown(r, y), hn::Set(F32(), 1.0f)));
+  return hn::CopySign(whole, hn::Div(x, y));
 }
 
 }  // namespace HWY_NAMESPACE

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/aligned_memory.h"
+#include "core/op/special_functions.h"
 #include "core/ops/testing/instruction_sets.h"
 #include "gtest/gtest.h"
 
@@ -64,17 +65,27 @@ double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 INSTANTIATE_TEST_SUITE_P(
     Functions, Accuracy,
-    ::testing::Values(Function{"exp", std::exp, -87.3f, 88.72f, 2}, Function{"exp", std::exp, -1e-3f, 1e-3f, 1},
-                      Function{"erf", std::erf, -5, 5, 3}, Function{"erf", std::erf, -1e-3f, 1e-3f, 3},
-                      Function{"erf", std::erf, -1e-30f, 1e-30f, 2}, Function{"tanh", std::tanh, -10, 10, 5},
-                      Function{"sigmoid", Sigmoid, -80, 80, 4}, Function{"log", std::log, 1e-30f, 1e30f, 4},
-                      Function{"log", std::log, 0.25f, 0.75f, 4}, Function{"log", std::log, 1.5f, 4, 4},
-                      Function{"log1p", std::log1p, -0.25f, 0.4f, 2}, Function{"log1p", std::log1p, -1e-6f, 1e-6f, 2},
-                      Function{"log1p", std::log1p, -1e-30f, 1e-30f, 1}, Function{"log1p", std::log1p, -0.99f, 10, 4},
-                      Function{"log1p", std::log1p, 10, 1e30f, 4}, Function{"expm1", std::expm1, -0.35f, 0.35f, 2},
-                      Function{"expm1", std::expm1, -1e-6f, 1e-6f, 1},
-                      Function{"expm1", std::expm1, -1e-30f, 1e-30f, 1}, Function{"expm1", std::expm1, -20, 20, 2},
-                      Function{"expm1", std::expm1, 20, 88.72f, 2}));
+    ::testing::Values(
+        Function{"exp", std::exp, -87.3f, 88.72f, 2}, Function{"exp", std::exp, -1e-3f, 1e-3f, 1},
+        Function{"erf", std::erf, -5, 5, 3}, Function{"erf", std::erf, -1e-3f, 1e-3f, 3},
+        Function{"erf", std::erf, -1e-30f, 1e-30f, 2}, Function{"tanh", std::tanh, -10, 10, 5},
+        Function{"sigmoid", Sigmoid, -80, 80, 4}, Function{"log", std::log, 1e-30f, 1e30f, 4},
+        Function{"log", std::log, 0.25f, 0.75f, 4}, Function{"log", std::log, 1.5f, 4, 4},
+        Function{"log1p", std::log1p, -0.25f, 0.4f, 2}, Function{"log1p", std::log1p, -1e-6f, 1e-6f, 2},
+        Function{"log1p", std::log1p, -1e-30f, 1e-30f, 1}, Function{"log1p", std::log1p, -0.99f, 10, 4},
+        Function{"log1p", std::log1p, 10, 1e30f, 4}, Function{"expm1", std::expm1, -0.35f, 0.35f, 2},
+        Function{"expm1", std::expm1, -1e-6f, 1e-6f, 1}, Function{"expm1", std::expm1, -1e-30f, 1e-30f, 1},
+        Function{"expm1", std::expm1, -20, 20, 2}, Function{"expm1", std::expm1, 20, 88.72f, 2},
+        Function{"asin", std::asin, -1, 1, 3}, Function{"asin", std::asin, -1e-30f, 1e-30f, 1},
+        Function{"acos", std::acos, -1, 1, 3}, Function{"atan", std::atan, -20, 20, 4},
+        Function{"atan", std::atan, -1e-30f, 1e-30f, 1}, Function{"sinh", std::sinh, -89.4f, 89.4f, 8},
+        Function{"sinh", std::sinh, -1.5f, 1.5f, 8}, Function{"sinh", std::sinh, -1e-30f, 1e-30f, 1},
+        Function{"cosh", std::cosh, -89.4f, 89.4f, 8}, Function{"asinh", std::asinh, -3, 3, 5},
+        Function{"asinh", std::asinh, -1e30f, 1e30f, 4}, Function{"asinh", std::asinh, -1e-30f, 1e-30f, 1},
+        Function{"acosh", std::acosh, 1, 1.01f, 5}, Function{"acosh", std::acosh, 1, 30, 5},
+        Function{"acosh", std::acosh, 1e6f, 1e30f, 4}, Function{"atanh", std::atanh, -0.999999f, 0.999999f, 5},
+        Function{"atanh", std::atanh, -1e-30f, 1e-30f, 1}, Function{"erfinv", ErfInv, -0.9999999f, 0.9999999f, 5},
+        Function{"erfinv", ErfInv, 0.999f, 0.9999999f, 5}, Function{"erfinv", ErfInv, -1e-30f, 1e-30f, 5}));
 
 TEST(TileProgram, Edges) {
   const std::vector<float> x = {0, -0.0f, kInf, -kInf, 1e30f, -1e30f, 89, -104};
@@ -85,7 +96,13 @@ TEST(TileProgram, Edges) {
   EXPECT_EQ(Compute("expm1(x)", x), (std::vector<float>{0, -0.0f, kInf, -1, kInf, -1, kInf, -1}));
   EXPECT_EQ(Compute("log1p(x)", {0, kInf, -1}), (std::vector<float>{0, kInf, -kInf}));
   EXPECT_TRUE(std::isnan(Compute("log1p(x)", {-1.5f})[0]));
-  for (const char* function : {"erf(x)", "expm1(x)"}) EXPECT_TRUE(std::signbit(Compute(function, x)[1])) << function;
+  EXPECT_EQ(Compute("sinh(x)", x), (std::vector<float>{0, -0.0f, kInf, -kInf, kInf, -kInf, std::sinh(89.0f), -kInf}));
+  EXPECT_EQ(Compute("atanh(x)", {1, -1}), (std::vector<float>{kInf, -kInf}));
+  EXPECT_EQ(Compute("erfinv(x)", {1, -1}), (std::vector<float>{kInf, -kInf}));
+  EXPECT_EQ(Compute("asinh(x)", {kInf, -kInf}), (std::vector<float>{kInf, -kInf}));
+  EXPECT_EQ(Compute("acosh(x)", {kInf, 1}), (std::vector<float>{kInf, 0}));
+  for (const char* function : {"erf(x)", "expm1(x)", "sinh(x)", "asin(x)", "atan(x)", "asinh(x)", "atanh(x)"})
+    EXPECT_TRUE(std::signbit(Compute(function, x)[1])) << function;
 }
 
 // Exponents that are numbers have their own ways.
@@ -112,6 +129,46 @@ TEST(TileProgram, PowersOfZerosKeepTheirSigns) {
   const std::vector<float> y = Compute("pow(x, -1)", {0, -0.0f, -0.0f, 0, 0, -0.0f});
   EXPECT_EQ(y, (std::vector<float>{kInf, -kInf, -kInf, kInf, kInf, -kInf}));
 }
+
+double Atan2(double y, double x) { return std::atan2(y, x); }
+double Fmod(double x, double y) { return std::fmod(x, y); }
+double FloorMod(double x, double y) { return x - std::floor(x / y) * y; }
+double FloorDiv(double x, double y) { return std::floor(x / y); }
+double TruncateDiv(double x, double y) { return std::trunc(x / y); }
+
+// Functions of two operands, on points around 0 in all directions, and on large quotients. The numbers have so few
+// digits that quotients and remainders are exact in f64.
+void CheckPairs() {
+  const std::pair<const char*, double (*)(double, double)> functions[] = {{"atan2", Atan2},
+                                                                          {"fmod", Fmod},
+                                                                          {"floor_mod", FloorMod},
+                                                                          {"floor_div", FloorDiv},
+                                                                          {"truncate_div", TruncateDiv}};
+  constexpr int kCount = 5003;
+  const TensorType type{DType::kF32, {kCount}};
+  std::vector<float> x(kCount), y(kCount), got(kCount);
+  for (int i = 0; i < kCount; ++i) {
+    x[i] = static_cast<float>((i * 7919) % 4093 - 2046) * (i % 3 == 0 ? 4096.0f : i % 3 == 1 ? 1.0f : 1.0f / 4096);
+    y[i] = static_cast<float>((i * 104729) % 1021 - 510) / 8;
+    if (y[i] == 0) y[i] = 3;
+  }
+  for (const auto& [name, exact] : functions) {
+    const auto program = ParseFormula({absl::StrCat(name, "(x, y)")}, {{"x", "y"}, {}});
+    ASSERT_TRUE(program.ok());
+    const TileProgram tiles(*program, {type, type}, {type});
+    const AlignedMemory scratch = AllocateAligned(tiles.scratch_bytes());
+    const void* const inputs[] = {x.data(), y.data()};
+    void* const outputs[] = {got.data()};
+    tiles.Run(inputs, outputs, scratch.get());
+    for (int i = 0; i < kCount; ++i) {
+      const double want = exact(x[i], y[i]);
+      ASSERT_LE(std::fabs(got[i] - want), exact == Atan2 ? 4 * Unit(want) : 0.51 * Unit(want))
+          << name << "(" << x[i] << ", " << y[i] << ") is " << got[i] << ", not " << want;
+    }
+  }
+}
+
+TEST(TileProgram, PairsAreExact) { testing::OnEveryInstructionSet(CheckPairs); }
 
 // Every row of core/op/scalar_functions-inl.h: what vectors compute is what its form for numbers says.
 void CheckEveryFunction() {
@@ -152,7 +209,8 @@ TEST(TileProgram, EveryFunctionIsItsNumberForm) { testing::OnEveryInstructionSet
 TEST(TileProgram, NanStays) {
   const std::vector<float> x(40, std::nanf(""));
   for (const char* name :
-       {"exp", "erf", "tanh", "sigmoid", "log", "log1p", "expm1", "sin", "cos", "sqrt", "abs", "neg", "sign"}) {
+       {"exp",  "erf",  "tanh", "sigmoid", "log",  "log1p", "expm1", "sin",   "cos",   "sqrt",   "abs",   "neg",
+        "sign", "asin", "acos", "atan",    "sinh", "cosh",  "asinh", "acosh", "atanh", "lgamma", "erfinv"}) {
     for (const float y : Compute(std::string(name) + "(x)", x)) ASSERT_TRUE(std::isnan(y)) << name;
   }
 }
