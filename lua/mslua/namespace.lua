@@ -31,10 +31,7 @@ local moved = {
   ["ms.ops.mean"] = "ms.ops.reduce_mean(x, axis), or x:mean(axis)",
   ["ms.ops.sum"] = "ms.ops.reduce_sum(x, axis), or x:sum(axis)",
   ["ms.ops.prod"] = "ms.ops.reduce_prod(x, axis)",
-  ["ms.ops.max"] = "ms.ops.reduce_max(x, axis) of one tensor, ms.ops.maximum(a, b) of two",
-  ["ms.ops.min"] = "ms.ops.reduce_min(x, axis) of one tensor, ms.ops.minimum(a, b) of two",
   ["ms.ops.topk"] = "ms.ops.top_k(x, k)",
-  ["ms.ops.argsort"] = "the second result of ms.ops.sort(x, axis)",
   ["ms.ops.interpolate"] = "ms.nn.Upsample, or ms.ops.resize_bilinear or ms.ops.resize_nearest",
   ["ms.ops.flip"] = "ms.ops.reverse(x, axis)",
   ["ms.ops.gather_elements"] = "ms.ops.gather_d(x, index, axis)",
@@ -54,9 +51,7 @@ local moved = {
   ["ms.ops.randn"] = "ms.randn",
   ["ms.ops.unsqueeze"] = "ms.ops.expand_dims(x, axis)",
   ["ms.ops.flatten"] = "x:reshape(-1), or ms.nn.Flatten",
-  ["ms.ops.unstack"] = "ms.ops.split(x, axis, pieces), and ms.ops.squeeze of each piece",
-  ["ms.ops.unbind"] = "ms.ops.split(x, axis, pieces), and ms.ops.squeeze of each piece",
-  ["ms.ops.chunk"] = "ms.ops.split(x, axis, pieces)",
+  ["ms.ops.unbind"] = "ms.ops.unstack(x, axis)",
   ["ms.ops.narrow"] = "ms.ops.strided_slice(x, first, last + 1)",
   ["ms.ops.index_select"] = "ms.ops.gather(x, index, axis)",
   ["ms.ops.index_add"] = "ms.ops.scatter_add(x, index, updates)",
@@ -66,10 +61,18 @@ local moved = {
   ["ms.ops.clamp"] = "ms.ops.clip(x, min, max)",
   ["ms.ops.ReduceOp.AVG"] = "ops.ReduceOp.SUM, and divide the result by ms.communication.get_group_size()",
   ["ms.ops.ReduceOp.MEAN"] = "ops.ReduceOp.SUM, and divide the result by ms.communication.get_group_size()",
-  ["ms.ops.mod"] = "x - ms.ops.floor(x / y) * y",
-  ["ms.ops.floor_mod"] = "x - ms.ops.floor(x / y) * y",
-  ["ms.ops.remainder"] = "x - ms.ops.floor(x / y) * y",
-  ["ms.ops.floor_div"] = "ms.ops.floor(x / y)",
+  ["ms.ops.mod"] = "ms.ops.floor_mod(x, y), or ms.ops.fmod(x, y) with the sign of x",
+  ["ms.ops.remainder"] = "ms.ops.floor_mod(x, y)",
+  ["ms.ops.floor_divide"] = "ms.ops.floor_div(x, y)",
+  ["ms.ops.trunc_div"] = "ms.ops.truncate_div(x, y)",
+  ["ms.ops.truncate_mod"] = "ms.ops.fmod(x, y)",
+  ["ms.ops.arctan2"] = "ms.ops.atan2(y, x)",
+  ["ms.ops.ArgMaxWithValue"] = "ms.ops.max(x, axis), which gives the value and its place",
+  ["ms.ops.ArgMinWithValue"] = "ms.ops.min(x, axis), which gives the value and its place",
+  ["ms.ops.scatter_reduce"] = "ms.ops.unsorted_segment_sum, unsorted_segment_max or unsorted_segment_min",
+  ["ms.ops.segment_sum"] = "ms.ops.unsorted_segment_sum(x, segment_ids, num_segments)",
+  ["ms.ops.segment_max"] = "ms.ops.unsorted_segment_max(x, segment_ids, num_segments)",
+  ["ms.ops.segment_min"] = "ms.ops.unsorted_segment_min(x, segment_ids, num_segments)",
   ["ms.ops.true_divide"] = "ms.ops.div(x, y)",
   ["ms.ops.ReduceAny"] = "ms.ops.any(x, axis)",
   ["ms.ops.ReduceAll"] = "ms.ops.all(x, axis)",
@@ -80,19 +83,10 @@ local moved = {
   ["ms.ops.clip_by_norm"] = "ms.nn.ClipByNorm()(x, clip_norm)",
   ["ms.ops.clip_by_value"] = "ms.ops.clip(x, min, max)",
   ["ms.ops.linspace"] = "ms.arange(0, steps, 1, ms.float32) * ((stop - start) / (steps - 1)) + start",
-  ["ms.ops.meshgrid"] = "ms.ops.broadcast_to of x as a column and of y as a row",
   ["ms.ops.randperm"] = "the second result of ms.ops.sort(ms.rand { n })",
   ["ms.ops.bernoulli"] = "ms.ops.cast(ms.ops.less(ms.rand(x.shape), x), ms.float32)",
-  ["ms.ops.multinomial"] = "ms.ops.argmax(logits - ms.ops.log(-ms.ops.log(ms.rand(logits.shape))), -1): "
-    .. "one class for each row",
-  ["ms.ops.sinh"] = "(ms.ops.exp(x) - ms.ops.exp(-x)) / 2",
-  ["ms.ops.cosh"] = "(ms.ops.exp(x) + ms.ops.exp(-x)) / 2",
   ["ms.ops.exp2"] = "ms.ops.exp(x * math.log(2))",
-  ["ms.ops.nan_to_num"] = "ms.ops.where(ms.ops.equal(x, x), x, 0) for NaN, and ms.ops.clip for infinities",
-  ["ms.ops.cumprod"] = "ms.ops.exp(ms.ops.cumsum(ms.ops.log(x), axis)) of positive numbers",
   ["ms.ops.dot"] = "ms.ops.matmul(x, y)",
-  ["ms.ops.diag"] = "x * ms.eye(n) of a vector x, (a * ms.eye(n)):sum(2) of a matrix a",
-  ["ms.ops.trace"] = "(a * ms.eye(n)):sum()",
   ["ms.ops.cdist"] = "ms.ops.norm(ms.ops.expand_dims(x, 2) - ms.ops.expand_dims(y, 1), { 3 })",
   ["ms.ops.median"] = "the middle of ms.ops.sort(x, axis)",
   ["ms.ops.quantile"] = "a place of ms.ops.sort(x, axis)",
@@ -153,7 +147,7 @@ local names = setmetatable({}, { __mode = "k" })  -- table -> "ms.nn"
 function M.name_of(t) return type(t) == "table" and names[t] or nil end
 
 -- The known name that is meant. Short names that differ in a letter, and names that begin with another one, are other
--- names: asin is no sin, svd no std.
+-- names: gamma is no lgamma, svd no std.
 local function near(key, known)
   local text = core.did_you_mean(key, known)
   local name = text:match "'(.-)'"

@@ -121,7 +121,7 @@ end
 
 -- Operators all of whose results are what they are called for. The function of another operator with several results
 -- gives the first, for the rest are there for its gradient; `all` gives every one.
-local called_for_all = { sort = true, top_k = true }
+local called_for_all = { sort = true, top_k = true, cummax = true, cummin = true }
 
 local Several = {
   __call = function(self, ...) return (self.all(...)) end,
@@ -295,6 +295,7 @@ require "mslua.collective_ops"(ops, Operator)
 require "mslua.activation_functions"(ops)
 require "mslua.composed_functions"(ops)
 require "mslua.grid_sample"(ops)
+require "mslua.array_functions"(ops)
 ops.Operator = Operator
 
 ------------------------------------------------------------------------------------- functions that are no operator

@@ -78,7 +78,7 @@ check.case("a field that a tensor does not have", function()
   check.fails("there is no ms.ops.interpolate: ms.nn.Upsample", function() return ms.ops.interpolate end)
   check.fails("there is no ms.ops.unsqueeze: ms.ops.expand_dims(x, axis)", function() return ms.ops.unsqueeze end)
   local a, b = ms.Tensor { { -5, 3 }, { 4, 6 } }, ms.Tensor { { 3, 2 }, { 3, 4 } }
-  check.equal((a - ms.ops.floor(a / b) * b):totable(), { { 1, 1 }, { 1, 2 } })  -- what is said of ms.ops.mod
+  check.equal(ms.ops.floor_mod(a, b):totable(), { { 1, 1 }, { 1, 2 } })  -- what is said of ms.ops.mod
   local signs = ms.ops.cast(ms.ops.greater(a, 0), ms.int32)
   check.equal({ ms.ops.reduce_max(signs):item(), ms.ops.reduce_min(signs):item() }, { 1, 0 })  -- of any and all
 end)
@@ -134,7 +134,7 @@ check.case("a name at a wrong home says the right one", function()
   check.fails_here("ms.ops.reduce_mean(x, axis), or x:mean(axis)", function() return ms.ops.mean end)
   check.fails_here("did you mean 'Momentum'?", function() return ms.nn.Momentun end)
   check.fails_here("did you mean 'MatMul'?", function() return ms.ops.Matmull end)
-  for _, other in ipairs { "asin", "svd", "inverse" } do
+  for _, other in ipairs { "gamma", "svd", "inverse" } do
     local problem = check.fails("there is no ms.ops." .. other, function() return ms.ops[other] end)
     check.equal(problem:find "did you mean", nil)
   end
