@@ -229,7 +229,7 @@ StatusOr<int> CompareUnsavedValues(lua_State* L, Session& session) {
   if (saved == 0) return 0;
   std::vector<std::string> names;
   for (const auto& p : parameters) names.push_back(p->name);
-  ASSIGN_OR_RETURN(const double here, DigestOfUnsaved(session.state(), parameters, names));
+  ASSIGN_OR_RETURN(const double here, DigestOfUnsaved(session.state(), parameters, names, /*together=*/nullptr));
   RETURN_IF_ERROR(WithExitCode(CompareUnsaved(saved, here, path, parameters, names), kExitStorage));
   return 0;
 }

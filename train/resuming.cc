@@ -271,7 +271,7 @@ Status Resuming::MakeKeptValues() const {
 }
 
 Status Resuming::Restore(const TensorNames& names, const TensorParts& parts, int64_t rows, int64_t steps_per_epoch) {
-  ASSIGN_OR_RETURN(unsaved_, DigestOfUnsaved(*rank_.state, spec_.parameters, spec_.parameter_names));
+  ASSIGN_OR_RETURN(unsaved_, DigestOfUnsaved(*rank_.state, spec_.parameters, spec_.parameter_names, spec_.together));
   if (kept_->found()) return MakeKeptValues();
   if (checkpoint() == nullptr) return absl::OkStatus();
   RestoreReport report;

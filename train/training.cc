@@ -403,7 +403,8 @@ Status Training::AddHooks() {
     Add(std::make_unique<ClipHook>(&progress(), FindOutput(spec_.graph->graph, "finite")));
   if (UpdatesUnsaved(*rank_.state, spec_.graph->graph, spec_.parameters)) {
     Add(std::make_unique<UnsavedHook>([this]() -> StatusOr<double> {
-      ASSIGN_OR_RETURN(const double now, DigestOfUnsaved(*rank_.state, spec_.parameters, spec_.parameter_names));
+      ASSIGN_OR_RETURN(const double now,
+                       DigestOfUnsaved(*rank_.state, spec_.parameters, spec_.parameter_names, /*together=*/nullptr));
       return now == 0 ? -1 : -now;
     }));
   } else if (resuming_.unsaved() != 0) {

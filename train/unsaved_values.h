@@ -16,19 +16,23 @@
 
 namespace mslua {
 
-// 52 bits of the BLAKE2b digest of names, types and values of those `parameters` that checkpoints leave out; 0: there
-// are none, or this rank has not all of them. names[i] is that of parameters[i].
+class Groups;
+
+// A digest of 52 bits of the names, types and values of those `parameters` that checkpoints leave out. It does not
+// depend on how the ranks share the values. 0: there are none, or `together` is null and this rank has not all of them.
+// names[i] is that of parameters[i]. `together`: the ranks that train together, which all call it; each takes what it
+// keeps. Null: this rank by itself.
 StatusOr<double> DigestOfUnsaved(RankState& state, const std::vector<std::shared_ptr<ParameterData>>& parameters,
-                                 const std::vector<std::string>& names);
+                                 const std::vector<std::string>& names, Groups* together);
 
 // Whether a training step, `graph` on this rank, changes a value that checkpoints leave out. Those that the ranks of
 // another pipeline stage have are taken to change unless they are frozen.
 bool UpdatesUnsaved(RankState& state, const Graph& graph,
                     const std::vector<std::shared_ptr<ParameterData>>& parameters);
 
-// Of the counters in a checkpoint: that digest. Not there: not known, as where ranks have parts of such values. Where
-// the training changes the values it is negative, and -1 where it is not known.
-inline constexpr char kUnsavedCounter[] = "unsaved.digest";
+// Of the counters in a checkpoint: that digest. Not there: not known. Where the training changes the values it is
+// negative, and -1 where it is not known, as where ranks have parts of such values.
+inline constexpr char kUnsavedCounter[] = "unsaved.hash";
 
 // FailedPrecondition, with the names of the parameters, unless `here`, a digest, is that of `saved`, the counter of the
 // checkpoint `path`. Where one of them is not known it is OK for values that training does not change.

@@ -409,7 +409,8 @@ run train unsaved.lua --out frozen trained=false
 expect "a frozen parameter that is not saved" 0 ""
 run train unsaved.lua --out frozen --resume train.epochs=2 trained=false
 expect "resume with a frozen parameter that is not saved" 0 "epoch: 2"
-# Ranks that have parts of such a parameter, or none of it, do not know its digest.
+# Ranks that have parts of such a parameter, or none of it, compute its digest together; nobody knows that of values
+# which training changes.
 cat >unsaved_parts.lua <<'EOF'
 local ms = require "mslua"
 local nn, ops = ms.nn, ms.ops
@@ -452,6 +453,14 @@ for stages in 1 2; do
   expect "a frozen parameter that is not saved, of $stages stages" 0 ""
   run train unsaved_parts.lua -n 2 --out parts --resume train.epochs=2 trained=false stages=$stages
   expect "resume of $stages stages with a frozen parameter that is not saved" 0 "epoch: 2"
+  run train unsaved_parts.lua -n 2 --out parts --resume --seed 9 train.epochs=3 trained=false stages=$stages
+  expect "resume of $stages stages with another frozen value" 9 "leaves out the values of b.weight (saved = false), and"
+  run train unsaved_parts.lua --out parts --resume train.epochs=3 trained=false stages=$stages
+  expect "resume of $stages stages on one rank" 0 "epoch: 3"
+  run train unsaved_parts.lua -n 2 --out parts --resume train.epochs=4 trained=false stages=$stages
+  expect "resume on $stages stages of what one rank saved" 0 "epoch: 4"
+  run train unsaved_parts.lua -n 2 --out parts --resume --seed 9 train.epochs=5 trained=false stages=$stages
+  expect "resume of one rank's on $stages stages with another frozen value" 9 "leaves out the values of b.weight"
 done
 run train unsaved_parts.lua --out whole
 run eval unsaved_parts.lua -n 2 --ckpt whole
