@@ -18,6 +18,8 @@ namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr char kFormat[] = "mslua strategy";
+constexpr char kWriteAgain[] = ": write it again with strategy_ckpt_save_file";
+constexpr char kOfThis[] = ": give the file that this network wrote, with batches of this size";
 constexpr int64_t kMaxBytes = 256 << 20;
 
 std::string TypesOf(const Graph& graph, const Node& n) {
@@ -85,14 +87,15 @@ class TextReader {
     JsonLimits limits;
     limits.bytes = kMaxBytes;
     const auto parsed = ParseJson(text, limits);
-    if (!parsed.ok()) return Bad(absl::StrCat("is not readable: ", parsed.status().message()));
+    if (!parsed.ok()) return Bad(absl::StrCat("is not readable: ", parsed.status().message(), kWriteAgain));
     const Json& root = *parsed;
-    if (!root.is_object() || TextOf(root, "format") != kFormat) return Bad("is no strategy file of mslua");
+    if (!root.is_object() || TextOf(root, "format") != kFormat) return Bad("is no strategy file of mslua: give the file that strategy_ckpt_save_file wrote");
     const auto devices = root.find("devices"), nodes = root.find("nodes");
     if (devices == root.end() || !devices->is_number_integer() || nodes == root.end() || !nodes->is_array())
-      return Bad("expected the members 'devices' and 'nodes'");
+      return Bad(absl::StrCat("is damaged: expected the members 'devices' and 'nodes'", kWriteAgain));
     if (devices->get<int64_t>() != mesh_.ranks())
-      return Bad(absl::StrCat("is for ", ShowJson(*devices), " devices, here are ", mesh_.ranks()));
+      return Bad(absl::StrCat("is for ", ShowJson(*devices), " devices, here are ", mesh_.ranks(),
+                              ": start that many ranks, or write a file for these with strategy_ckpt_save_file"));
     return Nodes(*nodes);
   }
 
@@ -110,16 +113,20 @@ class TextReader {
       if (!nodes[k].is_object()) return Bad(absl::StrCat("node ", k + 1, ": expected an object"));
       const std::string there = absl::StrCat(TextOf(nodes[k], "operator"), ": ", TextOf(nodes[k], "types")),
                         here = absl::StrCat(n.op->name, ": ", TypesOf(graph_, n));
-      if (there != here)
-        return Bad(absl::StrCat("is for another network: its node ", k + 1, " (", TextOf(nodes[k], "scope"), ") is ",
-                                there, ", here it is ", here, " (", NameOf(n), ")"));
+      if (there != here) {
+        const std::string scope = TextOf(nodes[k], "scope");
+        return Bad(absl::StrCat("is for another network: its node ", k + 1, scope.empty() ? "" : " (", scope,
+                                scope.empty() ? "" : ")", " is ", there, ", here it is ", here, " (", NameOf(n), ")",
+                                kOfThis));
+      }
       auto sharding = ParseAxes(nodes[k], mesh_, forward.rules[i]);
       if (!sharding.ok()) return Bad(absl::StrCat("node ", k + 1, " (", NameOf(n), "): ", sharding.status().message()));
       chosen[i] = *std::move(sharding);
     }
     if (nodes.size() != forward.nodes.size())
       return Bad(
-          absl::StrCat("is for another network: it has ", nodes.size(), " nodes, here are ", forward.nodes.size()));
+          absl::StrCat("is for another network: it has ", nodes.size(), " nodes, here are ", forward.nodes.size(),
+                       kOfThis));
     return chosen;
   }
 

@@ -181,11 +181,12 @@ Status GlobalView::PlaceColumns(GraphBuilder& g, absl::Span<const std::string> n
                                 std::vector<Value>* columns) const {
   if (!dataset_) return absl::OkStatus();
   if (dataset_->size() != columns->size())
-    return absl::InvalidArgumentError(absl::StrCat("dataset_strategy has ", dataset_->size(),
-                                                   " entries, the dataset has ", columns->size(), " columns"));
+    return absl::InvalidArgumentError(absl::StrCat("parallel: dataset_strategy: expected one list of shards for each of "
+                                                   "the dataset's columns, ",
+                                                   columns->size(), ", got ", dataset_->size()));
   for (size_t i = 0; i < columns->size(); ++i) {
     const std::vector<int64_t>& parts = (*dataset_)[i];
-    RETURN_IF_ERROR(CheckParts(resharder_.mesh(), "dataset_strategy", absl::StrCat("column '", names[i], "'"),
+    RETURN_IF_ERROR(CheckParts(resharder_.mesh(), "parallel: dataset_strategy", absl::StrCat("column '", names[i], "'"),
                                g.TypeOf((*columns)[i]), parts));
     (*columns)[i] = CutAs(g, (*columns)[i], parts);
   }
@@ -262,7 +263,11 @@ StatusOr<std::vector<absl::optional<Sharding>>> GlobalView::Choose(const Graph& 
                                                                    const PropagateOptions& options) {
   const Mesh& mesh = resharder_.mesh();
   found_.reset();
-  if (!options_.load_file.empty() && IsTraining(graph)) return LoadStrategy(options_.load_file, graph, mesh);
+  if (!options_.load_file.empty() && IsTraining(graph)) {
+    auto loaded = LoadStrategy(options_.load_file, graph, mesh);
+    RETURN_IF_ERROR(Annotate(loaded.status(), "parallel: strategy_ckpt_load_file"));
+    return loaded;
+  }
   if (!search_) return std::vector<absl::optional<Sharding>>();
   // The ranks of a stage search for themselves, each the same: stages have nothing in common.
   if (place_.groups == nullptr || stages() > 1) return SearchHere(graph, options);
@@ -302,7 +307,9 @@ StatusOr<std::vector<absl::optional<Sharding>>> GlobalView::SearchHere(const Gra
 
 Status GlobalView::Save(const Graph& graph, const ShardPlan& plan) const {
   if (options_.save_file.empty() || !IsTraining(graph)) return absl::OkStatus();
-  return SaveStrategy(options_.save_file, graph, resharder_.mesh(), {plan.shardings.begin(), plan.shardings.end()});
+  return Annotate(
+      SaveStrategy(options_.save_file, graph, resharder_.mesh(), {plan.shardings.begin(), plan.shardings.end()}),
+      "parallel: strategy_ckpt_save_file");
 }
 
 Status GlobalView::Remember(const Graph& graph, const ShardPlan& plan) {

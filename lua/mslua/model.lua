@@ -178,7 +178,7 @@ local function build(self, common, name)
   common.name, common.forward = name, forward_of(self)
   common.parameters, common.optimizer = optimizer:bind(self.network)
   common.shard = parallel_context.shard()
-  local graph, idle = core.build_train(common)
+  local graph, idle = parallel_context.at_key(core.build_train, common)
   return graph, idle, { schedule = optimizer.schedule, lr_function = optimizer.lr_function,
     history = optimizer.history }
 end
@@ -379,10 +379,10 @@ function Model:eval_spec(dataset, of_training)
     return unpack(sums)
   end
   local graph = of_shapes(shapes_of(self, dataset, "eval"), function(columns)
-    return core.build_eval {
+    return parallel_context.at_key(core.build_eval, {
       name = self.network.class_name .. ".eval", forward = forward, inputs = columns, outputs = names, amp = self.amp,
       shard = parallel_context.shard(), history = self.averages,
-    }
+    })
   end)
   return { graph = graph, dataset = dataset:open(), metrics = shown, matrices = matrices, labels = self.labels or {},
     samples = of_training and samples.form(dataset) or nil,

@@ -428,8 +428,8 @@ local without_effect = {
   parameter_broadcast = "ranks that begin with other values are an error",
 }
 
--- Keys that do not act beside pipeline_stages.
-local not_staged = { "strategy_ckpt_load_file", "strategy_ckpt_save_file", "strategy_ckpt_config" }
+-- They do not act on one rank, nor beside pipeline_stages.
+local of_strategy_files = { "strategy_ckpt_load_file", "strategy_ckpt_save_file", "strategy_ckpt_config" }
 
 -- What is wrong with pipeline_stages.
 local function stage_problems(lines, world)
@@ -439,12 +439,13 @@ local function stage_problems(lines, world)
     lines[#lines + 1] = ("pipeline_stages = %d needs parallel_mode semi_auto_parallel or auto_parallel, got %s"):format(
       stages, settings.get(group, "parallel_mode"))
   elseif world % stages ~= 0 then
-    lines[#lines + 1] = ("pipeline_stages = %d does not divide the job's %d ranks: each stage has as many"):format(
-      stages, world)
+    lines[#lines + 1] = ("pipeline_stages = %d does not divide the job's %d ranks: each stage has as many; start %d ranks"):format(
+      stages, world, math.ceil(world / stages) * stages)
   end
-  for _, key in ipairs(not_staged) do
+  for _, key in ipairs(of_strategy_files) do
     if cuts() and group.given[key] then
-      lines[#lines + 1] = ("%s is not built yet with pipeline_stages"):format(key)
+      lines[#lines + 1] = ("%s is not built yet with pipeline_stages: leave it out; strategies may be given with "
+        .. "cell:shard"):format(key)
     end
   end
 end
@@ -471,7 +472,7 @@ local function not_built(key, value, mode)
   if not cuts() and built[key] then
     return ("%s needs parallel_mode semi_auto_parallel or auto_parallel, got %s: leave it out"):format(key, mode)
   end
-  return ("%s = %s is not built yet%s"):format(key, errors.show(value), cuts() and " in " .. mode or "")
+  return ("%s = %s is not built yet%s: leave it out"):format(key, errors.show(value), cuts() and " in " .. mode or "")
 end
 
 --- What is set and cannot run, one line each. One rank alone: everything is without effect, which one notice says.
@@ -490,6 +491,11 @@ function M.not_runnable(world)
   local mode = settings.get(group, "parallel_mode")
   if world == 1 then
     if mode ~= "stand_alone" then notice(("parallel_mode = %s has no effect on one rank"):format(mode)) end
+    for _, key in ipairs(of_strategy_files) do
+      if given[key] and given[key] ~= field_default(key) then
+        notice(("%s has no effect on one rank: nothing is sharded"):format(key))
+      end
+    end
     return lines
   end
   if mode == "stand_alone" then
@@ -512,6 +518,17 @@ function M.not_runnable(world)
     end
   end
   return lines
+end
+
+--- f(...); an error of the parallel context's values in it, "parallel: KEY: ...", gets the recipe's line of that key.
+---@param f function
+function M.at_key(f, ...)
+  local results = { pcall(f, ...) }
+  if results[1] then return unpack(results, 2) end
+  local problem = results[2]
+  local key = type(problem) == "string" and problem:match "^parallel: ([%w_]+): "
+  local place = key and not core.where() and errors.place { "parallel", key }
+  error(place and place .. ": " .. problem or problem, 0)
 end
 
 --- Raises when something is set that cannot run.

@@ -104,13 +104,32 @@ option "strategy = {['Net/fc9/*'] = {{2, 2}, {2, 1}}}" 4 "no operator is named '
 option "strategy = {['Net/MatMul'] = {{2, 2}, {2, 0}}}" 4 "expected numbers of shards of at least 1, got 0"
 option "dataset_strategy = {{2, 2}, {2, 1}}" 4 "only one dimension may be sharded"
 option "dataset_strategy = {{2}, {4, 1}}" 4 "dataset_strategy"
-option "dataset_strategy = {{4, 1}, {2, 1}, {1}}" 4 "dataset_strategy has 3 entries, the dataset has 2 columns"
+option "dataset_strategy = {{4, 1}, {2, 1}, {1}}" 4 \
+  "bad.lua:25: parallel: dataset_strategy: expected one list of shards for each of the dataset's columns, 2, got 3"
 option "dataset_strategy = {{5, 1}, {5, 1}}" 5 \
   "dataset_strategy: dimension 1 of column 'x' (f32[24,16]) is sharded 5 ways, which does not divide 24"
 option "search_mode = 'exhaustive'" 2 "search_mode"
 option "strategy_ckpt_load_file = '.'" 2 "this is a folder"
+: >empty.json
+option "strategy_ckpt_load_file = 'empty.json'" 2 \
+  "bad.lua:25: parallel: strategy_ckpt_load_file: strategy file 'empty.json' is not readable: "
+echo '{"format": "mslua strategy", "devices": 4, "nodes": []}' >four.json
+option "strategy_ckpt_load_file = 'four.json'" 2 \
+  "bad.lua:25: parallel: strategy_ckpt_load_file: strategy file 'four.json' is for 4 devices, here are 2: start that"
+option "strategy_ckpt_save_file = 's.json', pipeline_stages = 2" 2 \
+  "strategy_ckpt_save_file is not built yet with pipeline_stages: leave it out"
 option "device_memory = 'lots'" 2 "device_memory: expected a size such as"
 option "parallel_mode = 'auto_parallel', device_memory = '1KB'" 2 "on each of 2 devices, which have 1024"
+
+# One rank shards nothing, and says so.
+recipe "" ", strategy_ckpt_save_file = 's.json', strategy_ckpt_load_file = 'four.json'"
+out=$("$mslua" train bad.lua --fast-dev-run=1 2>&1) || { echo "one rank: $out"; failed=1; }
+for key in load save; do
+  case $out in
+    *"strategy_ckpt_${key}_file has no effect on one rank: nothing is sharded"*) ;;
+    *) echo "no notice of strategy_ckpt_${key}_file: $out"; failed=1 ;;
+  esac
+done
 
 # 2 s where nothing else runs.
 echo "slowest: $slowest ms"
