@@ -178,9 +178,23 @@ local function text(spec, tokenizer, file, temporary)
   })
 end
 
+-- An error where a file that is to have CSV rows of `count` numbers begins as JSON does.
+local function check_rows(files, count, temporary)
+  for _, path in ipairs(files) do
+    local file = io.open(path, "rb")
+    local start = file and file:read(256) or ""
+    if file then file:close() end
+    if start:find "^%s*[%[{]" then
+      errors.fail("predict: %s: expected CSV rows of %d number%s without a header, one line for each sample, such as "
+        .. "0.5,1,...; got JSON: write the numbers alone, with commas between them (JSON lines are read where the "
+        .. "recipe's data is a JsonlDataset)", temporary[path] or path, count, count == 1 and "" or "s")
+    end
+  end
+end
+
 -- Rows of numbers, as many as a sample of the source's first column has, or, where the source gives `batches`, a row of
 -- it; and the operations that make that column of them.
-local function numbers(base, columns, files, batches)
+local function numbers(base, columns, files, batches, temporary)
   local x = columns[1]
   if #columns > 2 or x.dtype ~= "float32" then
     errors.fail("predict: %s gives %d columns, the first %s%s: predict takes pictures, text, records of CSV and JSON "
@@ -195,6 +209,7 @@ local function numbers(base, columns, files, batches)
     end
     count = count * size
   end
+  check_rows(files, count, temporary)
   for i = 1, count do names[i] = "x" .. i end
   local source = {
     kind = "csv", dataset_files = files, column_names = names, column_type = "float", pack = true,
@@ -292,7 +307,7 @@ function M.open(base, drawn, tokenizer, paths, temporary)
     errors.fail_at({ "dataset" }, "predict: %s gives batches, and what %s does to them cannot be done to a row: give "
       .. "samples, and call batch", base.class_name, ops[1].kind == "call" and "map" or ops[1].kind)
   end
-  local source, first = numbers(base, columns, files, not batch)
+  local source, first = numbers(base, columns, files, not batch, temporary)
   local all = table.move(ops, 1, #ops, #first + 1, first)
   local made = part(source, all, batch or { size = whole[1].shape[1] }, false, made_at, temporary)
   -- Operations may make the label of the input.
