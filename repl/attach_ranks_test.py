@@ -309,7 +309,7 @@ GRADIENTS = """
 local ms = require "mslua"
 local nn, ops = ms.nn, ms.ops
 local p = ms.params { mode = "semi_auto_parallel", level = "", shard = 0, steps = 0, stages = 1, clip = 0.01,
-  ranks = 1 }
+  ranks = 1, threshold = 1 }
 local Net = nn.Cell:extend "Net"
 function Net:init()
   self.one, self.two = nn.Dense(32, 16), nn.Dense(16, 64)
@@ -333,7 +333,7 @@ return ms.recipe {
     parallel_mode = p.mode, gradients_mean = p.mode == "data_parallel" or nil,
     pipeline_stages = p.stages > 1 and p.stages or nil, enable_parallel_optimizer = p.level ~= "" or nil,
     parallel_optimizer_config = p.level ~= "" and {
-      parallel_optimizer_threshold = 1, optimizer_level = p.level ~= "slices" and p.level or nil,
+      parallel_optimizer_threshold = p.threshold, optimizer_level = p.level ~= "slices" and p.level or nil,
     } or nil,
   },
 }
@@ -373,6 +373,8 @@ def test_gradients():
                               ("sums", 2, ("steps=4",)), ("cut", 4, ("shard=1",)), ("unclipped", 2, ("clip=0",)),
                               ("level1", 4, ("level=level1", "steps=2")), ("level2", 4, ("level=level2",)),
                               ("level3", 4, ("level=level3", "shard=1")), ("stages", 4, ("stages=2",)),
+                              ("biases", 4, ("level=level3", "threshold=0")),
+                              ("parts", 4, ("level=level3", "threshold=0", "stages=2")),
                               ("auto", 2, ("mode=auto_parallel", "level=level2"))):
         job = Job("grad_" + name, *args, "ranks=%d" % ranks, *(("-n", str(ranks)) if ranks > 1 else ()),
                   recipe="gradients.lua")

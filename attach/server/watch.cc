@@ -183,8 +183,8 @@ StatusOr<Named> Watched::FindGradientHere(absl::string_view parameter) const {
         named.value = {static_cast<int32_t>(i), mark.place};
         if (mark.inside) named.inside = mark.place;
         Locate(stored, &named);
-        // A slice of the elements.
-        if (named.gathered && type.shape.size() == 1 && p.type.shape != named.type.shape)
+        // Of a slice of the elements the whole is flat; where p is a part too, the whole has more elements than it.
+        if (named.gathered && type.shape.size() == 1 && named.type.elements() == p.type.elements())
           named.type.shape = p.type.shape;
         return named;
       }
