@@ -87,7 +87,8 @@ return function(ops)
     local a = bind_chunk(...)
     local along = axis_of("chunk", "axis", a.axis, #a.x.shape)
     local left, sizes = a.x.shape[along], {}
-    if left == 0 then errors.fail("chunk: x: expected elements along axis %d, got %s", along, errors.show(a.x.shape)) end
+    if left == 0 then errors.fail("chunk: x: expected elements along axis %d, got %s", along,
+      errors.show(a.x.shape)) end
     local size = math.ceil(left / a.chunks)
     while left > 0 do
       sizes[#sizes + 1] = math.min(size, left)
@@ -158,7 +159,8 @@ return function(ops)
   local bind_meshgrid = args.signature("meshgrid", {
     { "inputs", "list", required = true, doc = "vectors" },
     { "indexing", "string", "xy", choices = { "xy", "ij" },
-      doc = '"ij": the first vector goes along the first axis; "xy": along the second, and the second along the first' },
+      doc = '"ij": the first vector goes along the first axis; "xy": along the second, '
+        .. "and the second along the first" },
   })
 
   --- A grid's coordinates: for each of n vectors a tensor of n dimensions that has its elements along one of them,
@@ -230,7 +232,8 @@ return function(ops)
     local down, right = math.max(-a.offset, 0), math.max(a.offset, 0)
     local size = math.min(n - down, m - right)
     if size < 1 then
-      errors.fail("diagonal: offset: expected %d to %d for matrices of %d rows and %d columns, got %d", 1 - n, m - 1, n, m,
+      errors.fail("diagonal: offset: expected %d to %d for matrices of %d rows and %d columns, got %d", 1 - n, m - 1,
+        n, m,
         a.offset)
     end
     -- Elements of the matrix as a row: m + 1 places from one to the next.
@@ -270,7 +273,8 @@ return function(ops)
   --- (x, axis, keepdims = false)
   function ops.max(...) return extreme("max", ops.reduce_max, ops.argmax, bind_max(...)) end
 
-  --- The smallest element along an axis, and where it is, counted from 0 (int32): the first one at ties, which takes the
+  --- The smallest element along an axis, and where it is, counted from 0 (int32): the first one at ties, which takes
+  --- the
   --- gradient. Without an axis: the smallest of all elements alone, as ops.reduce_min, whose ties share the gradient.
   --- (x, axis, keepdims = false)
   function ops.min(...) return extreme("min", ops.reduce_min, ops.argmin, bind_min(...)) end
@@ -348,7 +352,8 @@ return function(ops)
 
   local bind_addmm = args.signature("addmm", product_fields("mat1", "mat2"))
 
-  --- beta input + alpha mat1 mat2, of matrices. With beta = 0 input is not read. (input, mat1, mat2, beta = 1, alpha = 1)
+  --- beta input + alpha mat1 mat2, of matrices. With beta = 0 input is not read. (input, mat1, mat2, beta = 1, alpha
+  --- = 1)
   function ops.addmm(...)
     local a = bind_addmm(...)
     return add_product("addmm", 2, a, a.mat1, a.mat2)

@@ -1,5 +1,5 @@
--- Quotients of integers, cumulative products, parts of tensors, extremes with their places, segments and random classes,
--- beside PyTorch's values.
+-- Quotients of integers, cumulative products, parts of tensors, extremes with their places, segments and random
+-- classes, beside PyTorch's values.
 local check = require "check"
 local ms = require "mslua"
 local ops = ms.ops
