@@ -1,5 +1,6 @@
 #include "core/sharding/search/search.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <limits>
 #include <map>
@@ -213,9 +214,10 @@ TEST(Search, GradientsThatUsersGiveFlowBack) {
     const Graph graph = *g.Finish();
     const auto forward = ForwardOf(graph);
     ASSERT_TRUE(forward.ok());
-    for (const ForwardGraph::Edge& e : forward->edges) {
-      if (e.value == result) EXPECT_EQ(e.gradient, asked);
-    }
+    const auto edge = std::find_if(forward->edges.begin(), forward->edges.end(),
+                                   [&](const ForwardGraph::Edge& e) { return e.value == result; });
+    ASSERT_NE(edge, forward->edges.end());
+    EXPECT_EQ(edge->gradient, asked);
   }
 }
 
