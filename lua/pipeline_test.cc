@@ -498,8 +498,9 @@ std::string ErrorOf(const Training& t, int ranks = 4) { return Train(ranks, t)[0
 TEST(Pipeline, WrongStagesAreErrorsThatSayWhich) {
   Training t;
   t.stages = 3;
-  EXPECT_THAT(ErrorOf(t), HasSubstr("pipeline_stages = 3 does not divide the job's 4 ranks: each stage has as many; start "
-                                    "6 ranks"));
+  EXPECT_THAT(ErrorOf(t),
+              HasSubstr("pipeline_stages = 3 does not divide the job's 4 ranks: each stage has as many; start "
+                        "6 ranks"));
   EXPECT_THAT(ErrorOf(t, 3), HasSubstr("pipeline_stages = 3, but no cell that runs has pipeline_stage = 2 (stage 0: "));
   t = Training();
   t.cells = "{}";

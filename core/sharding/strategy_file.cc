@@ -89,7 +89,8 @@ class TextReader {
     const auto parsed = ParseJson(text, limits);
     if (!parsed.ok()) return Bad(absl::StrCat("is not readable: ", parsed.status().message(), kWriteAgain));
     const Json& root = *parsed;
-    if (!root.is_object() || TextOf(root, "format") != kFormat) return Bad("is no strategy file of mslua: give the file that strategy_ckpt_save_file wrote");
+    if (!root.is_object() || TextOf(root, "format") != kFormat)
+      return Bad("is no strategy file of mslua: give the file that strategy_ckpt_save_file wrote");
     const auto devices = root.find("devices"), nodes = root.find("nodes");
     if (devices == root.end() || !devices->is_number_integer() || nodes == root.end() || !nodes->is_array())
       return Bad(absl::StrCat("is damaged: expected the members 'devices' and 'nodes'", kWriteAgain));
@@ -124,9 +125,8 @@ class TextReader {
       chosen[i] = *std::move(sharding);
     }
     if (nodes.size() != forward.nodes.size())
-      return Bad(
-          absl::StrCat("is for another network: it has ", nodes.size(), " nodes, here are ", forward.nodes.size(),
-                       kOfThis));
+      return Bad(absl::StrCat("is for another network: it has ", nodes.size(), " nodes, here are ",
+                              forward.nodes.size(), kOfThis));
     return chosen;
   }
 

@@ -57,8 +57,10 @@ TEST_F(StrategyFileTest, AFolderIsNoFile) {
 TEST_F(StrategyFileTest, NamesTheFirstDifference) {
   ASSERT_TRUE(SaveStrategy(path_, graph_, mesh_, chosen_).ok());
   const std::string file = "strategy file '" + path_ + "' ";
-  EXPECT_EQ(LoadError(graph_, *Mesh::Of(4)), file + "is for 8 devices, here are 4: start that many ranks, or write a file for "
-                                                        "these with strategy_ckpt_save_file");
+  EXPECT_EQ(LoadError(graph_, *Mesh::Of(4)),
+            file +
+                "is for 8 devices, here are 4: start that many ranks, or write a file for "
+                "these with strategy_ckpt_save_file");
   EXPECT_EQ(LoadError(Net(32, "tanh"), mesh_),
             file +
                 "is for another network: its node 4 (Net/dense) is relu: f32[16,16] -> f32[16,16], here it is tanh: "
@@ -67,8 +69,10 @@ TEST_F(StrategyFileTest, NamesTheFirstDifference) {
   EXPECT_EQ(LoadError(Net(64, "relu"), mesh_).find(file + "is for another network: its node 1 is input: "), 0u);
   GraphBuilder longer(graph_);
   longer.Output("z", longer.Op("relu", {longer.graph().outputs[0].value}));
-  EXPECT_EQ(LoadError(*longer.Finish(), mesh_), file + "is for another network: it has 4 nodes, here are 5: give the file that "
-                                                    "this network wrote, with batches of this size");
+  EXPECT_EQ(LoadError(*longer.Finish(), mesh_),
+            file +
+                "is for another network: it has 4 nodes, here are 5: give the file that "
+                "this network wrote, with batches of this size");
 }
 
 TEST_F(StrategyFileTest, DamagedFilesAreErrors) {

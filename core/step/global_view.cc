@@ -181,9 +181,10 @@ Status GlobalView::PlaceColumns(GraphBuilder& g, absl::Span<const std::string> n
                                 std::vector<Value>* columns) const {
   if (!dataset_) return absl::OkStatus();
   if (dataset_->size() != columns->size())
-    return absl::InvalidArgumentError(absl::StrCat("parallel: dataset_strategy: expected one list of shards for each of "
-                                                   "the dataset's columns, ",
-                                                   columns->size(), ", got ", dataset_->size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("parallel: dataset_strategy: expected one list of shards for each of "
+                     "the dataset's columns, ",
+                     columns->size(), ", got ", dataset_->size()));
   for (size_t i = 0; i < columns->size(); ++i) {
     const std::vector<int64_t>& parts = (*dataset_)[i];
     RETURN_IF_ERROR(CheckParts(resharder_.mesh(), "parallel: dataset_strategy", absl::StrCat("column '", names[i], "'"),

@@ -439,8 +439,8 @@ local function stage_problems(lines, world)
     lines[#lines + 1] = ("pipeline_stages = %d needs parallel_mode semi_auto_parallel or auto_parallel, got %s"):format(
       stages, settings.get(group, "parallel_mode"))
   elseif world % stages ~= 0 then
-    lines[#lines + 1] = ("pipeline_stages = %d does not divide the job's %d ranks: each stage has as many; start %d ranks"):format(
-      stages, world, math.ceil(world / stages) * stages)
+    lines[#lines + 1] = ("pipeline_stages = %d does not divide the job's %d ranks: each stage has as many; start %d "
+      .. "ranks"):format(stages, world, math.ceil(world / stages) * stages)
   end
   for _, key in ipairs(of_strategy_files) do
     if cuts() and group.given[key] then

@@ -214,8 +214,8 @@ def numbers():
     fails("-:2: 2 columns, expected 32", "predict", *words, "-", stdin=row + "\n1,2\n")
     fails("--top has no effect", "predict", *words, "-", "--top", "2", stdin=row + "\n")
     for text in ("[%s]\n" % row, '{"x": [%s]}\n' % row, "\n [1, 2]\n"):
-        fails("predict: -: expected CSV rows of 32 numbers without a header, one line for each sample", "predict", *words,
-              "-", stdin=text)
+        fails("predict: -: expected CSV rows of 32 numbers without a header, one line for each sample", "predict",
+              *words, "-", stdin=text)
     put("in.jsonl", ("[%s]\n" % row).encode())
     fails("predict: in.jsonl: expected CSV rows of 32 numbers", "predict", *words, "in.jsonl")
 
