@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <numeric>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -17,18 +18,13 @@ namespace {
 
 constexpr absl::Duration kLookAround = absl::Milliseconds(50);
 constexpr absl::Duration kLookAroundWithLocal = absl::Milliseconds(1);
-// Stages of a frame's key: announcements, exchanges 1 and 2, messages and their answers.
 // A call that sends no more than this goes with its announcement: one step instead of two or three.
 constexpr int64_t kEagerBytes = 256 << 10;
 // all_reduce and reduce go in parts with slices of this size, which stay in the cache while they are checked, sent,
 // received and summed.
 constexpr int64_t kSliceBytes = 512 << 10;
+// Stages of a frame's key: announcements, exchanges 1 and 2, messages and their answers.
 constexpr uint8_t kAnnounceStage = 0, kMessageStage = 250, kAnswerStage = 251;
-
-uint64_t GroupId(absl::string_view key) {
-  const uint64_t low = Crc32c(key.data(), key.size());
-  return low | static_cast<uint64_t>(Crc32c(key.data(), key.size(), 0x5bd1e995)) << 32;
-}
 
 struct Range {
   const char* from = nullptr;
@@ -698,6 +694,8 @@ StatusOr<void*> NetworkCommunicator::AllocateShared(int64_t bytes, absl::string_
 }
 
 }  // namespace
+
+uint64_t GroupId(absl::string_view key) { return std::stoull(Blake2bHex(key).substr(0, 16), nullptr, 16); }
 
 StatusOr<std::unique_ptr<Communicator>> MakeNetworkCommunicator(NetworkGroup group) {
   std::vector<int> all(group.local->size());

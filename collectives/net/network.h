@@ -5,10 +5,12 @@
 // bytes a rank can move, in one or two steps, and gives the same bits as on one host.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "collectives/communicator.h"
 #include "collectives/net/links.h"
 
@@ -26,6 +28,9 @@ struct NetworkGroup {
   std::shared_ptr<Links> links;
   std::shared_ptr<FlightRecorder> recorder;
 };
+
+// What tells the frames of a group from those of others: 64 bits of the BLAKE2b digest of its key.
+uint64_t GroupId(absl::string_view key);
 
 // Called by all members. The links join all pairs of them that are on different hosts.
 StatusOr<std::unique_ptr<Communicator>> MakeNetworkCommunicator(NetworkGroup group);

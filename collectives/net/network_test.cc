@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "collectives/backends/native/testing.h"
 #include "collectives/conformance.h"
@@ -84,6 +86,16 @@ INSTANTIATE_TEST_SUITE_P(Hosts, Network, ::testing::Values("ab", "abc", "aabb", 
                          [](const ::testing::TestParamInfo<const char*>& info) {
                            return absl::StrReplaceAll(info.param, {{"+", "Tls_"}});
                          });
+
+// The halves are no function of each other, as those of two CRCs of one polynomial are.
+TEST(NetworkWorld, IdsOfGroupsHave64Bits) {
+  std::set<uint64_t> differences;
+  for (int i = 0; i < 1000; ++i) {
+    const uint64_t id = GroupId(absl::StrCat("group ", 1000 + i));
+    differences.insert((id >> 32) ^ (id & 0xffffffff));
+  }
+  EXPECT_GT(differences.size(), 990u);
+}
 
 TEST(NetworkWorld, NamesTheMissing) {
   World world("abc");
