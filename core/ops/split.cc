@@ -28,7 +28,8 @@ std::string SplitRule(const Attrs& attrs, absl::Span<const TensorType> in) {
 MSLUA_OPERATOR(split) {
   OpDef op("split");
   op.Class("Split").Doc(
-      "x split along `axis` into `output_num` equal parts. `ops.split(x, {2, 3, 5}, axis)` gives parts of these sizes.");
+      "x split along `axis` into `output_num` equal parts. `ops.split(x, {2, 3, 5}, axis)` gives parts of these "
+      "sizes.");
   op.Input("x").AllTypes();
   op.Attr("axis", AttrKind::kAxis, int64_t{0}, "the dimension to split")
       .Attr("output_num", AttrKind::kInt, int64_t{1}, "how many parts");
