@@ -13,9 +13,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Graph Net(int64_t width, const char* activation) {
+Graph Net(int64_t width, const char* activation, const char* scope = "Net/dense") {
   GraphBuilder g;
-  g.SetLocation(std::make_shared<Location>(Location{"Net/dense", "net.lua", 7, ""}));
+  g.SetLocation(std::make_shared<Location>(Location{scope, "net.lua", 7, ""}));
   const Value x = g.Input("x", kData, {DType::kF32, {16, width}}),
               w = g.Input("w", kParameter, {DType::kF32, {width, 16}});
   g.Output("y", g.Op(activation, {g.Op("matmul", {x, w})}));
@@ -66,13 +66,15 @@ TEST_F(StrategyFileTest, NamesTheFirstDifference) {
                 "is for another network: its node 4 (Net/dense) is relu: f32[16,16] -> f32[16,16], here it is tanh: "
                 "f32[16,16] -> f32[16,16] (Tanh (Net/dense @ net.lua:7)): give the file that this network wrote, with "
                 "batches of this size");
-  EXPECT_EQ(LoadError(Net(64, "relu"), mesh_).find(file + "is for another network: its node 1 is input: "), 0u);
+  EXPECT_EQ(LoadError(Net(64, "relu"), mesh_).find(file + "is for another network: its node 1 (Net/dense) is "), 0u);
   GraphBuilder longer(graph_);
   longer.Output("z", longer.Op("relu", {longer.graph().outputs[0].value}));
   EXPECT_EQ(LoadError(*longer.Finish(), mesh_),
             file +
                 "is for another network: it has 4 nodes, here are 5: give the file that "
                 "this network wrote, with batches of this size");
+  ASSERT_TRUE(SaveStrategy(path_, Net(32, "relu", ""), mesh_, chosen_).ok());
+  EXPECT_EQ(LoadError(Net(64, "relu"), mesh_).find(file + "is for another network: its node 1 is input: "), 0u);
 }
 
 TEST_F(StrategyFileTest, DamagedFilesAreErrors) {

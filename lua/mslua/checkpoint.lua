@@ -80,7 +80,8 @@ local strict_load = { "strict_load", "boolean", true,
 
 local bind_load = args.signature("load_checkpoint", {
   { "ckpt_file_name", "string", required = true,
-    doc = "a checkpoint's folder, a directory of checkpoints, of which the newest is read, or a .safetensors or .npz file" },
+    doc = "a checkpoint's folder, a directory of checkpoints, of which the newest is read, or a .safetensors or .npz "
+      .. "file" },
   { "net", "cell|optimizer", doc = "a network whose parameters, or an optimizer whose state, take the values; "
     .. "default: none" },
   strict_load,

@@ -21,13 +21,14 @@ VALUES = ("nan inf -inf 0.0 -0.0 0.25 -0.25 0.5 -0.5 1.0 -1.0 1.5 -1.5 2.5 -2.5 
 PAIRED = 15  # so many of them, with each other, for functions of two operands
 # mslua's names of functions of one operand; PyTorch's where it has another.
 UNARY = {name: getattr(torch, name) for name in
-         ("abs acos acosh asin asinh atan atanh ceil cos cosh digamma erf erfinv exp expm1 floor isfinite lgamma log log1p "
-          "neg reciprocal relu round rsqrt sigmoid sign sin sinh sqrt tan tanh").split()}
+         ("abs acos acosh asin asinh atan atanh ceil cos cosh digamma erf erfinv exp expm1 floor isfinite lgamma log "
+          "log1p neg reciprocal relu round rsqrt sigmoid sign sin sinh sqrt tan tanh").split()}
 UNARY.update(hsigmoid=F.hardsigmoid, hswish=F.hardswish, mish=F.mish, silu=F.silu, softplus=F.softplus)
 BINARY = {"maximum": torch.maximum, "minimum": torch.minimum, "pow": torch.pow, "div": torch.div,
           "equal": torch.eq, "not_equal": torch.ne, "less": torch.lt, "less_equal": torch.le, "greater": torch.gt,
-          "greater_equal": torch.ge, "atan2": torch.atan2, "floor_div": torch.floor_divide, "floor_mod": torch.remainder,
-          "truncate_div": lambda a, b: torch.div(a, b, rounding_mode="trunc"), "fmod": torch.fmod}
+          "greater_equal": torch.ge, "atan2": torch.atan2, "floor_div": torch.floor_divide,
+          "floor_mod": torch.remainder, "truncate_div": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+          "fmod": torch.fmod}
 
 
 def words(t):
