@@ -68,12 +68,14 @@ int Run(int argc, char** argv) {
   return code != 0 ? code : mslua::Report(printed);
 }
 
+// Before the constructors of other files, which may find no memory.
+__attribute__((constructor(101))) void SetUp() { mslua::SetUpProcess(); }
+
 }  // namespace
 
 int main(int argc, char** argv) {
   // A rank that starts itself again by /proc/self/exe would be listed as "exe".
   prctl(PR_SET_NAME, "mslua");
-  mslua::SetUpProcess();
   mslua::OfferKernelChecks(argc, argv);
   try {
     return Run(argc, argv);
