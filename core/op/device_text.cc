@@ -74,7 +74,7 @@ __device__ inline float RsqrtOf(float a) { return 1.0f / sqrtf(a); }
 __device__ inline double RsqrtOf(double a) { return 1.0 / sqrt(a); }
 __device__ inline float SigmoidOf(float a) { return 1.0f / (1.0f + expf(-a)); }
 __device__ inline double SigmoidOf(double a) { return 1.0 / (1.0 + exp(-a)); }
-#define MSLUA_SPECIAL __device__ inline
+#define MSLUA_SPECIAL __device__ __attribute__((noinline))
 )cuda";
 
 // After the functions of one operand.
