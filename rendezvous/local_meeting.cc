@@ -57,8 +57,11 @@ bool IsOwnAddress(const std::string& host) {
   addrinfo* found = nullptr;
   if (getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return false;
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, &freeaddrinfo);
-  const Fd fd(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  return fd && bind(fd.get(), found->ai_addr, found->ai_addrlen) == 0;
+  for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
+    const Fd fd(socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (fd && bind(fd.get(), a->ai_addr, a->ai_addrlen) == 0) return true;
+  }
+  return false;
 }
 
 std::string MeetingName(const Endpoint& endpoint) {

@@ -35,6 +35,9 @@ namespace mslua {
 namespace {
 
 constexpr absl::Duration kRetry = absl::Milliseconds(5);
+constexpr absl::Duration kResolveAgain = absl::Milliseconds(500);  // what a name resolves to may change
+constexpr absl::Duration kEachAddress = absl::Seconds(1);          // where a name has several: to accept
+constexpr absl::Duration kNews = absl::Seconds(3);
 constexpr int kBacklog = 4096;  // the system has a lower limit of its own
 
 constexpr char kCutPayload[] = "mslua/cut";
@@ -95,6 +98,7 @@ Status SetOption(const Fd& fd, int level, int name, int value) {
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
+// Unavailable: the name is not known, or cannot be asked for now.
 StatusOr<Addresses> Resolve(const Endpoint& endpoint, int flags) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
@@ -102,10 +106,19 @@ StatusOr<Addresses> Resolve(const Endpoint& endpoint, int flags) {
   addrinfo* found = nullptr;
   const int error = getaddrinfo(endpoint.host.c_str(), absl::StrCat(endpoint.port).c_str(), &hints, &found);
   if (error != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("address '", endpoint.host, "' cannot be resolved: ", gai_strerror(error)));
+    const std::string text = absl::StrCat("address '", endpoint.host, "' cannot be resolved: ", gai_strerror(error));
+    const bool may_come = error == EAI_NONAME || error == EAI_NODATA || error == EAI_AGAIN;
+    return may_come ? absl::UnavailableError(text) : absl::InvalidArgumentError(text);
   }
   return Addresses(found, &freeaddrinfo);
+}
+
+// A system call, again where a signal has ended it.
+template <class Call>
+auto Again(const Call& call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
 }
 
 int Milliseconds(MonotonicTime deadline) {
@@ -116,9 +129,22 @@ int Milliseconds(MonotonicTime deadline) {
 
 StatusOr<Fd> Accept(const Fd& listener, MonotonicTime deadline) {
   RETURN_IF_ERROR(PollFor(listener, POLLIN, deadline));
-  Fd fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  Fd fd(Again([&] { return accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC); }));
   if (!fd) return Failed("accepting a connection");
   return fd;
+}
+
+// A connection to one address; its errno otherwise.
+int ConnectOnce(const addrinfo& address, MonotonicTime deadline, Fd* fd) {
+  *fd = Fd(socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!*fd) return errno;
+  if (connect(fd->get(), address.ai_addr, address.ai_addrlen) == 0) return 0;
+  // A signal does not end an attempt, which goes on by itself.
+  if (errno != EINPROGRESS && errno != EINTR) return errno;
+  if (!PollFor(*fd, POLLOUT, deadline).ok()) return ETIMEDOUT;
+  int error = 0;
+  socklen_t size = sizeof error;
+  return getsockopt(fd->get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
 }
 
 }  // namespace
@@ -214,7 +240,7 @@ StatusOr<Fd> ConnectUnix(const std::string& path, MonotonicTime deadline) {
     Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     if (!fd) return Failed("making a socket");
     if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return fd;
-    if (errno != ENOENT && errno != ECONNREFUSED && errno != EAGAIN) {
+    if (errno != ENOENT && errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR) {
       return Failed(absl::StrCat("connecting to ", path));
     }
     if (MonotonicNow() >= deadline) return absl::DeadlineExceededError(absl::StrCat("nobody listens on ", path));
@@ -267,7 +293,8 @@ Status SendPacket(const Fd& fd, absl::string_view bytes, int descriptor) {
     header->cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
   }
-  if (sendmsg(fd.get(), &message, MSG_NOSIGNAL) < 0) return Failed("sending to a rank of this host");
+  if (Again([&] { return sendmsg(fd.get(), &message, MSG_NOSIGNAL); }) < 0)
+    return Failed("sending to a rank of this host");
   return absl::OkStatus();
 }
 
@@ -281,7 +308,7 @@ StatusOr<Packet> ReceivePacket(const Fd& fd, MonotonicTime deadline) {
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   message.msg_control = control;
   message.msg_controllen = sizeof control;
-  const ssize_t size = recvmsg(fd.get(), &message, MSG_CMSG_CLOEXEC);
+  const ssize_t size = Again([&] { return recvmsg(fd.get(), &message, MSG_CMSG_CLOEXEC); });
   if (size < 0) return Failed("receiving from a rank of this host");
   if (size == 0) return absl::UnavailableError("the other end has closed");
   Packet packet;
@@ -330,41 +357,65 @@ std::string ToString(const Endpoint& endpoint) {
 
 StatusOr<Fd> ListenTcp(const Endpoint& endpoint) {
   ASSIGN_OR_RETURN(const Addresses addresses, Resolve(endpoint, AI_PASSIVE));
-  Fd fd(socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!fd) return Failed("making a socket");
-  RETURN_IF_ERROR(SetOption(fd, SOL_SOCKET, SO_REUSEADDR, 1));
-  if (bind(fd.get(), addresses->ai_addr, addresses->ai_addrlen) != 0 || listen(fd.get(), kBacklog) != 0) {
-    return Failed(absl::StrCat("listening on ", ToString(endpoint)));
+  for (const addrinfo* a = addresses.get(); a != nullptr; a = a->ai_next) {
+    Fd fd(socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (fd) RETURN_IF_ERROR(SetOption(fd, SOL_SOCKET, SO_REUSEADDR, 1));
+    if (fd && bind(fd.get(), a->ai_addr, a->ai_addrlen) == 0 && listen(fd.get(), kBacklog) == 0) return fd;
+    if (errno != EAFNOSUPPORT && errno != EADDRNOTAVAIL) break;
   }
-  return fd;
+  return Failed(absl::StrCat("listening on ", ToString(endpoint)));
 }
 
 StatusOr<Fd> ConnectTcp(const Endpoint& endpoint, MonotonicTime deadline) {
-  ASSIGN_OR_RETURN(const Addresses addresses, Resolve(endpoint, 0));
-  Status last;
+  StatusOr<Addresses> addresses = absl::UnavailableError("");
+  MonotonicTime resolve_at = MonotonicNow();
   while (true) {
-    Fd fd(socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!fd) return Failed("making a socket");
-    int error = 0;
-    if (connect(fd.get(), addresses->ai_addr, addresses->ai_addrlen) != 0) {
-      if (errno != EINPROGRESS) {
-        error = errno;
-      } else if (PollFor(fd, POLLOUT, deadline).ok()) {
-        socklen_t size = sizeof error;
-        getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-      } else {
-        error = ETIMEDOUT;
-      }
+    if (MonotonicNow() >= resolve_at) {
+      addresses = Resolve(endpoint, 0);
+      if (!addresses.ok() && !absl::IsUnavailable(addresses.status())) return addresses.status();
+      resolve_at = MonotonicNow() + kResolveAgain;
     }
-    if (error == 0) {
-      fcntl(fd.get(), F_SETFL, fcntl(fd.get(), F_GETFL) & ~O_NONBLOCK);
-      RETURN_IF_ERROR(SetTcpOptions(fd));
-      return fd;
+    std::string why = std::string(addresses.status().message());
+    const addrinfo* const first = addresses.ok() ? addresses->get() : nullptr;
+    for (const addrinfo* a = first; a != nullptr; a = a->ai_next) {
+      // An address that nothing answers from leaves time for the others.
+      const bool only = first->ai_next == nullptr;
+      const absl::Duration share = std::min((deadline - MonotonicNow()) / 2, kEachAddress);
+      Fd fd;
+      const int error = ConnectOnce(*a, only ? deadline : MonotonicNow() + share, &fd);
+      if (error == 0) {
+        fcntl(fd.get(), F_SETFL, fcntl(fd.get(), F_GETFL) & ~O_NONBLOCK);
+        RETURN_IF_ERROR(SetTcpOptions(fd));
+        return fd;
+      }
+      why = strerror(error);
     }
     if (MonotonicNow() >= deadline) {
-      return absl::DeadlineExceededError(absl::StrCat("nobody answers at ", ToString(endpoint), ": ", strerror(error)));
+      return absl::DeadlineExceededError(absl::StrCat("nobody answers at ", ToString(endpoint), ": ", why));
     }
     absl::SleepFor(4 * kRetry);
+  }
+}
+
+Status AwaitName(const Endpoint& endpoint, MonotonicTime deadline,
+                 const std::function<void(const std::string& line)>& news) {
+  const MonotonicTime began = MonotonicNow();
+  MonotonicTime next_news = began + kNews;
+  while (true) {
+    const Status found = Resolve(endpoint, 0).status();
+    if (!absl::IsUnavailable(found)) return found;
+    const MonotonicTime now = MonotonicNow();
+    if (now >= deadline) {
+      return absl::DeadlineExceededError(
+          absl::StrCat(found.message(), ", nor could it be within ",
+                       absl::FormatDuration(absl::Trunc(now - began, absl::Seconds(1)))));
+    }
+    if (news && now >= next_news) {
+      next_news = now + kNews;
+      news(absl::StrCat("waiting: ", found.message(), "; trying for another ",
+                        absl::FormatDuration(absl::Trunc(deadline - now, absl::Seconds(1)))));
+    }
+    absl::SleepFor(std::min(kResolveAgain, deadline - now));
   }
 }
 
@@ -445,12 +496,13 @@ Status PollFor(const Fd& fd, short events, MonotonicTime deadline) {
 // Connecting a datagram socket sends nothing; it only chooses the way.
 StatusOr<std::string> AddressTowards(const Endpoint& endpoint) {
   ASSIGN_OR_RETURN(const Addresses addresses, Resolve(endpoint, 0));
-  const Fd fd(socket(addresses->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!fd || connect(fd.get(), addresses->ai_addr, addresses->ai_addrlen) != 0) {
-    return Failed(absl::StrCat("looking for the way to ", ToString(endpoint)));
+  for (const addrinfo* a = addresses.get(); a != nullptr; a = a->ai_next) {
+    const Fd fd(socket(a->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (!fd || connect(fd.get(), a->ai_addr, a->ai_addrlen) != 0) continue;
+    ASSIGN_OR_RETURN(const Endpoint own, LocalEndpoint(fd));
+    return own.host;
   }
-  ASSIGN_OR_RETURN(const Endpoint own, LocalEndpoint(fd));
-  return own.host;
+  return Failed(absl::StrCat("looking for the way to ", ToString(endpoint)));
 }
 
 namespace {

@@ -4,6 +4,7 @@
 #include <sys/un.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -82,9 +83,13 @@ StatusOr<Endpoint> ParseEndpoint(absl::string_view text);
 std::string ToString(const Endpoint& endpoint);
 
 // TCP. Sockets notice a broken link within 3 s (keep-alive and TCP_USER_TIMEOUT) and do not delay small messages.
-// Port 0: one that is free, read with LocalEndpoint. AlreadyExists when the port is held.
+// A name may have several addresses.
+
+// Listens on the first of them that this host has. Port 0: one that is free, read with LocalEndpoint. AlreadyExists
+// when the port is held. Unavailable: the name cannot be resolved, as in AwaitName.
 StatusOr<Fd> ListenTcp(const Endpoint& endpoint);
-// Tries until somebody accepts there.
+// Tries all of them, again and again, until somebody accepts there. The name is resolved again now and then, also where
+// it could not be. DeadlineExceeded says what the last attempt met.
 StatusOr<Fd> ConnectTcp(const Endpoint& endpoint, MonotonicTime deadline);
 // What ConnectTcp sets on its sockets, for accepted ones.
 Status SetTcpOptions(const Fd& fd);
@@ -103,7 +108,12 @@ Status ErrnoStatus(absl::string_view what);
 // Whether an error of a connection says that nothing gets through any more, and not that the other end has closed it.
 bool IsCutLink(const Status& status);
 
-// This host's address on the way to `endpoint`.
+// Waits until the name of `endpoint` can be resolved: that of a container is not known before the container runs.
+// `news`, which may be null: gets a line every 3 s. DeadlineExceeded names the host. InvalidArgument: it is no name.
+Status AwaitName(const Endpoint& endpoint, MonotonicTime deadline,
+                 const std::function<void(const std::string& line)>& news);
+
+// This host's address on the way to `endpoint`. Unavailable: the name cannot be resolved.
 StatusOr<std::string> AddressTowards(const Endpoint& endpoint);
 
 // The IPv4 address of network interface `name`, or the first address in subnet "a.b.c.d/len". NotFound lists the

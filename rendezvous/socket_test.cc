@@ -1,7 +1,9 @@
 #include "rendezvous/socket.h"
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netdb.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -9,9 +11,39 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <map>
 #include <thread>
 
 #include "core/base/clock.h"
+#include "rendezvous/local_meeting.h"
+
+namespace {
+
+// Of names that end in ".test": their addresses, and how often they cannot be resolved before. The family of an address
+// "-" is one that no system has.
+struct Name {
+  std::vector<std::string> addresses;
+  int failures = 0, error = EAI_AGAIN;
+};
+std::map<std::string, Name> names;
+
+}  // namespace
+
+// In place of the C library's, which it calls.
+extern "C" int getaddrinfo(const char* host, const char* port, const addrinfo* hints, addrinfo** found) {
+  static const auto real = reinterpret_cast<decltype(&getaddrinfo)>(dlsym(RTLD_NEXT, "getaddrinfo"));
+  const auto name = names.find(host);
+  if (name == names.end()) return real(host, port, hints, found);
+  if (name->second.failures > 0) return --name->second.failures, name->second.error;
+  addrinfo** next = found;
+  for (const std::string& address : name->second.addresses) {
+    if (const int error = real(address == "-" ? "127.0.0.1" : address.c_str(), port, hints, next); error != 0)
+      return error;
+    if (address == "-") (*next)->ai_family = AF_MAX + 1;
+    next = &(*next)->ai_next;
+  }
+  return 0;
+}
 
 namespace mslua {
 namespace {
@@ -208,7 +240,51 @@ TEST(Tcp, ConnectsAndNotices) {
   EXPECT_EQ(ReceiveAll(other, &got[0], 1, Soon()).code(), absl::StatusCode::kUnavailable);
   listener->Close();
   EXPECT_EQ(ConnectTcp(at, Soon(30)).status().code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_EQ(ConnectTcp({"no.such.host.invalid", 1}, Soon(30)).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ConnectTcp({"no.such.host.invalid", 1}, Soon(30)).status().code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST(Tcp, TriesAllAddressesOfAName) {
+  auto listener = ListenTcp({"127.0.0.1", 0});
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  const Endpoint at = {"several.test", LocalEndpoint(*listener)->port};
+  names[at.host] = {{"-", "127.0.0.2", "127.0.0.1"}};
+  const auto connected = ConnectTcp(at, Soon());
+  EXPECT_TRUE(connected.ok()) << connected.status();
+  EXPECT_EQ(*AddressTowards(at), "127.0.0.1");
+  // 192.0.2.1 is an address of no host.
+  names["own.test"] = {{"-", "192.0.2.1", "127.0.0.1"}};
+  listener = ListenTcp({"own.test", 0});
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  EXPECT_EQ(LocalEndpoint(*listener)->host, "127.0.0.1");
+  EXPECT_TRUE(IsOwnAddress("own.test"));
+  // Another job's workers may look for their scheduler where the port is held.
+  names["own.test"] = {{"127.0.0.1", "127.0.0.2"}};
+  EXPECT_EQ(ListenTcp({"own.test", LocalEndpoint(*listener)->port}).status().code(), absl::StatusCode::kAlreadyExists);
+}
+
+TEST(Tcp, ANameMayBeKnownLater) {
+  const auto listener = ListenTcp({"127.0.0.1", 0});
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  const Endpoint at = {"later.test", LocalEndpoint(*listener)->port};
+  for (const int error : {EAI_AGAIN, EAI_NONAME}) {
+    names[at.host] = {{"127.0.0.1"}, 2, error};
+    const auto connected = ConnectTcp(at, Soon(10000));
+    EXPECT_TRUE(connected.ok()) << connected.status();
+    names[at.host].failures = 8;
+    std::vector<std::string> news;
+    EXPECT_TRUE(AwaitName(at, Soon(20000), [&](const std::string& line) { news.push_back(line); }).ok());
+    ASSERT_EQ(news.size(), 1u);
+    EXPECT_THAT(news[0], HasSubstr("waiting: address 'later.test' cannot be resolved: "));
+    EXPECT_THAT(news[0], HasSubstr("trying for another 1"));
+  }
+  names[at.host].failures = 1000;
+  Status late = ConnectTcp(at, Soon(30)).status();
+  EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(late.message()), HasSubstr("later.test"));
+  late = AwaitName(at, Soon(1100), nullptr);
+  EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(late.message()), HasSubstr("'later.test' cannot be resolved: "));
+  EXPECT_THAT(std::string(late.message()), HasSubstr("within 1s"));
 }
 
 TEST(Endpoints, Parse) {
