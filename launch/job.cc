@@ -336,6 +336,16 @@ StatusOr<Endpoint> Job::StartScheduler(const std::string& meeting, const Endpoin
   return scheduler_->endpoint();
 }
 
+Status Job::AwaitNameOf(const Endpoint& scheduler) {
+  return AwaitName(scheduler, MonotonicNow() + absl::Seconds(identity_.meeting_timeout_s),
+                   SaysThatItWaits() ? Say : std::function<void(const std::string&)>());
+}
+
+bool Job::Speaks() const { return !SharesConsole() || (identity_.rank == 0 && identity_.source != Source::kLauncher); }
+
+// Where rank 0 is to run the scheduler and does not come, rank 1 says so for the others of its console.
+bool Job::SaysThatItWaits() const { return Speaks() || (identity_.rank == 1 && identity_.source != Source::kLauncher); }
+
 Status Job::Meet() {
   if (!joined_) RETURN_IF_ERROR(OpenNetwork());
   if (Alone() || membership_ != nullptr || identity_.source == Source::kMpi) return absl::OkStatus();
@@ -355,7 +365,10 @@ Status Job::Meet() {
   } else if (tls_ == nullptr || !identity_.secret_file.empty()) {
     ASSIGN_OR_RETURN(secret_, AwaitSecret(identity_, identity_.meeting, tls_ != nullptr));
   }
-  if (schedules) RETURN_IF_ERROR(StartScheduler("", identity_.meeting).status());
+  if (schedules) {
+    RETURN_IF_ERROR(AwaitNameOf(identity_.meeting));
+    RETURN_IF_ERROR(StartScheduler("", identity_.meeting).status());
+  }
   return MeetAt(identity_.meeting, node_id);
 }
 
@@ -364,6 +377,7 @@ Status Job::MeetAt(const Endpoint& scheduler, const std::string& node_id) {
   meets_ = true;
   const bool local = absl::StartsWith(scheduler.host, "/");
   if (!local) {
+    RETURN_IF_ERROR(AwaitNameOf(scheduler));
     const std::string& interface = Interface();
     ASSIGN_OR_RETURN(const std::string address,
                      interface.empty() ? AddressTowards(scheduler) : InterfaceAddress(interface));
@@ -386,10 +400,8 @@ Status Job::MeetAt(const Endpoint& scheduler, const std::string& node_id) {
   // Ranks that meet through a socket hand each other memory through it.
   if (local) join.hashes["host (boot, network and mount namespaces, user)"] = HostKey();
   join.timeout = absl::Seconds(identity_.meeting_timeout_s);
-  const bool speaks = !SharesConsole() || (identity_.rank == 0 && identity_.source != Source::kLauncher);
-  if (speaks) join.log = Say;
-  // Where rank 0 is to run the scheduler and does not come, rank 1 says so for the others of its console.
-  if (speaks || (identity_.rank == 1 && identity_.source != Source::kLauncher)) join.waiting = Say;
+  if (Speaks()) join.log = Say;
+  if (SaysThatItWaits()) join.waiting = Say;
   join.on_over = [this](const Status& why) { OnOver(why); };
   join.on_stop = options_.on_stop;
   join.recover = StartsItself();
@@ -847,6 +859,7 @@ StatusOr<std::unique_ptr<Scheduler>> StartFor(const Identity& identity, const Ne
     }
   }
   RETURN_IF_ERROR(CheckNetwork(network, identity.meeting.host));
+  RETURN_IF_ERROR(AwaitName(identity.meeting, MonotonicNow() + options.timeout, Say));
   if (!identity.secret_file.empty()) {
     ASSIGN_OR_RETURN(options.secret, MakeGivenSecret(identity.secret_file));
   } else if (options.tls == nullptr) {

@@ -131,6 +131,11 @@ class Job {
   // Looks for the network interface and reads the TLS configuration, if they are given: a mistake in them is an error
   // also where no other host is there.
   Status OpenNetwork();
+  // Whether this rank is the one of its console that says how the meeting goes, and that it waits.
+  bool Speaks() const;
+  bool SaysThatItWaits() const;
+  // Waits, as long as ranks may take to meet, until the scheduler's name can be resolved.
+  Status AwaitNameOf(const Endpoint& scheduler);
   // Joins the scheduler there as `node_id`.
   Status MeetAt(const Endpoint& scheduler, const std::string& node_id);
   StatusOr<std::unique_ptr<Communicator>> JoinUnderMpirun(const BackendDef& chosen);
