@@ -183,6 +183,15 @@ def test_lease():
     os.waitpid(client.pid, 0)
     before = step_now()
     check("a dead client's pause ends", comes(lambda: step_now() > before))
+    client = Terminal("attach", "--rw")
+    client.send(".pause\n")
+    client.expect("paused at step")
+    client.send(".step 300\n")
+    before = step_now()
+    comes(lambda: step_now() > before)
+    os.kill(client.pid, signal.SIGKILL)
+    os.waitpid(client.pid, 0)
+    check("a dead client's steps end without a pause", comes(lambda: step_now() > before + 600))
     job.kill()
 
 

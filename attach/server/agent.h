@@ -26,7 +26,7 @@ std::string TextOf(const RankMessage& message, const char* name);
 int64_t NumberOf(const RankMessage& message, const char* name);
 std::vector<int> NumbersOf(const RankMessage& message, const char* name);  // "1,3"
 
-// The command that ends the watches and breaks of a client that has gone; nobody types it.
+// The command that ends the watches, the breaks and the pause to come of a client that has gone; nobody types it.
 const CommandDef& ForgetCommand();
 
 class Agent {

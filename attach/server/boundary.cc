@@ -183,7 +183,7 @@ void Boundary::Wait(const TrainState& state, Lock& lock) {
     // A signal that asks to stop wakes nobody.
     changed_.wait_for(lock, std::chrono::milliseconds(100));
     RunDue(state, lock);
-    if (steering_.bad_loss() && steering_.pause_at_ >= 0) steering_.Continue();
+    if (steering_.bad_loss() && steering_.pause_is_to_come()) steering_.Continue();
   }
   steering_.Continue();
 }

@@ -363,6 +363,167 @@ TEST(Boundary, ABreakDoesNotJudgeAStepThatWasJudged) {
   boundary.Close();
 }
 
+// One rank that trains, a step a millisecond, and the hub beside it, as an endpoint connects them.
+class Attached : public testing::Test {
+ protected:
+  void SetUp() override {
+    view_.trainer = idle_.trainer.get();
+    view_.store = &store_;
+    view_.print = [](const std::string&) {};
+    agent_ = std::make_unique<Agent>(view_, [this](RankMessage m) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      to_hub_.push_back(std::move(m));
+    });
+    hub_ = std::make_unique<Hub>(view_, agent_->boundary(),
+                                 Hub::Outlet{[this](int, const RankMessage& m) { agent_->OnMessage(0, m); },
+                                             [this](uint64_t, const std::string& id, const StatusOr<std::string>& a) {
+                                               answers_[id] = a.ok() ? *a : std::string(a.status().message());
+                                             },
+                                             [](uint64_t, const std::string&) {}, [] { return 1; }});
+    trains_ = std::thread([this] {
+      TrainState state;
+      while (!ends_) {
+        {
+          const std::lock_guard<std::mutex> lock(between_);
+          progress().step = progress().boundary = ++state.step;
+        }
+        EXPECT_TRUE(agent_->boundary().AtBoundary(state).ok());
+        absl::SleepFor(absl::Milliseconds(1));
+      }
+    });
+    Send(".rw");
+  }
+  void TearDown() override {
+    ends_ = true;
+    idle_.trainer->RequestStop();
+    trains_.join();
+    agent_->boundary().Close();
+  }
+
+  TrainProgress& progress() { return idle_.trainer->progress(); }
+  int64_t step() { return progress().step; }
+  bool paused() { return agent_->boundary().paused(); }
+  void Send(const std::string& line) { hub_->OnLine({kClient, 77, line, line, false}); }
+  void Deliver() {
+    std::vector<RankMessage> messages;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      messages.swap(to_hub_);
+    }
+    for (const RankMessage& m : messages) hub_->OnMessage(0, m);
+    hub_->OnWake();
+  }
+  // While messages are delivered, or are not.
+  template <class What>
+  bool Comes(const What& what, bool deliver = true) {
+    const MonotonicTime limit = MonotonicNow() + absl::Seconds(20);
+    while (!what() && MonotonicNow() < limit) {
+      if (deliver) Deliver();
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    return what();
+  }
+  bool Answered(const std::string& line) {
+    return Comes([&] { return answers_.count(line) > 0; });
+  }
+  bool TrainsOn() {
+    const int64_t from = step();
+    return Comes([&] { return step() > from + 200; });
+  }
+
+  static constexpr uint64_t kClient = 5;
+  IdleTrainer idle_;
+  Store store_;
+  TrainingView view_;
+  std::unique_ptr<Agent> agent_;
+  std::unique_ptr<Hub> hub_;
+  std::map<std::string, std::string> answers_;  // by the line
+  std::mutex between_;                          // held by the training thread while it counts a step
+
+ private:
+  std::mutex mutex_;
+  std::vector<RankMessage> to_hub_;
+  std::atomic<bool> ends_{false};
+  std::thread trains_;
+};
+
+TEST_F(Attached, AJobThatMakesStepsForAClientThatHasGoneMakesNoPause) {
+  for (const bool on_purpose : {false, true}) {
+    Send(".rw");
+    Send(".pause");
+    ASSERT_TRUE(Answered(".pause"));
+    Send(".step 100");
+    ASSERT_TRUE(Comes([&] { return !paused(); }));
+    hub_->OnLeave(kClient, on_purpose);
+    EXPECT_TRUE(TrainsOn()) << on_purpose;
+    answers_.clear();
+  }
+}
+
+TEST_F(Attached, APauseThatComesAfterItsClientHasGoneEnds) {
+  for (const bool on_purpose : {false, true}) {
+    Send(".rw");
+    Send(".pause");
+    hub_->OnLeave(kClient, on_purpose);
+    ASSERT_TRUE(Answered(".pause"));
+    EXPECT_TRUE(paused());
+    EXPECT_TRUE(TrainsOn()) << on_purpose;
+    answers_.clear();
+  }
+}
+
+TEST_F(Attached, ABreakOfAClientThatHasGivenTheLockBackPausesUntilTheClientDies) {
+  const std::string line = absl::StrCat(".break step ", step() + 1000);
+  Send(line);
+  ASSERT_TRUE(Answered(line));
+  Send(".ro");
+  ASSERT_TRUE(Comes([&] { return paused(); }));
+  hub_->OnLeave(kClient, false);
+  EXPECT_TRUE(TrainsOn());
+}
+
+TEST_F(Attached, ABreakThatIsHitAfterItsClientHasGonePausesForTwoSeconds) {
+  const int64_t at = step() + 1000;
+  const std::string line = absl::StrCat(".break step ", at);
+  Send(line);
+  ASSERT_TRUE(Answered(line));
+  ASSERT_TRUE(Comes([&] { return step() >= at - 20; }, /*deliver=*/false));
+  {
+    const std::lock_guard<std::mutex> lock(between_);
+    progress().step = at;  // the client is forgotten later
+    hub_->OnLeave(kClient, false);
+  }
+  ASSERT_TRUE(Comes([&] { return paused(); }, /*deliver=*/false));
+  EXPECT_TRUE(TrainsOn());
+}
+
+TEST_F(Attached, APauseThatWasAnsweredStaysWhenItsClientGoesOnPurpose) {
+  Send(".pause");
+  ASSERT_TRUE(Answered(".pause"));
+  hub_->OnLeave(kClient, true);
+  for (const MonotonicTime limit = MonotonicNow() + kLease + absl::Seconds(1); MonotonicNow() < limit;) {
+    Deliver();
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  EXPECT_TRUE(paused());
+}
+
+TEST_F(Attached, ResumeEndsStepsThatAreNotDone) {
+  Send(".pause");
+  ASSERT_TRUE(Answered(".pause"));
+  Send(".step 1000000");
+  ASSERT_TRUE(Comes([&] { return !paused(); }));
+  Send(".resume");
+  ASSERT_TRUE(Answered(".resume"));
+  EXPECT_THAT(answers_[".resume"], HasSubstr("resumed at step"));
+  ASSERT_TRUE(Answered(".step 1000000"));
+  EXPECT_THAT(answers_[".step 1000000"], HasSubstr("before the pause"));
+  answers_.clear();
+  Send(".resume");
+  ASSERT_TRUE(Answered(".resume"));
+  EXPECT_THAT(answers_[".resume"], HasSubstr("the job is not paused"));
+}
+
 TEST(Boundary, SaysWhenEventsCannotBeRecorded) {
   TrainingView view;
   view.folder = testing::TempDir();

@@ -125,6 +125,7 @@ StatusOr<Answer> Hub::TakeLock(const Caller& caller) {
     return absl::PermissionDeniedError(absl::StrCat("process ", writer_pid_, " holds the writer lock"));
   writer_ = caller.client;
   writer_pid_ = caller.pid;
+  ++locks_taken_;
   left_paused_ = 0;
   resume_at_ = MonotonicTime::InfiniteFuture();
   return Answer{
@@ -134,8 +135,9 @@ StatusOr<Answer> Hub::TakeLock(const Caller& caller) {
 StatusOr<Answer> Hub::ReleaseLock(const Caller& caller) {
   if (writer_ != caller.client) return absl::FailedPreconditionError("you do not hold the writer lock");
   writer_ = 0;
-  if (!boundary_.paused()) return Answer{"writer lock released", ""};
-  left_paused_ = caller.client;
+  const bool paused = boundary_.paused();
+  if (paused || owners_.count(caller.client) > 0) left_paused_ = caller.client;
+  if (!paused) return Answer{"writer lock released", ""};
   return Answer{"writer lock released; the job stays paused: .rw and .resume continue it", ""};
 }
 
@@ -155,7 +157,8 @@ void Hub::Ask(Task task) {
 
 void Hub::Enqueue(Task task) {
   const uint64_t seq = task.seq;
-  if (task.command.def->until_leave) watchers_.insert(task.client);
+  task.owner = IsLua(task.client) && writer_ != 0 ? writer_ : task.client;
+  if (task.command.def->until_leave) owners_.insert(task.owner);
   tasks_[seq] = std::move(task);
   to_agree_.push_back(seq);
   if (to_agree_.size() == 1) ProposeNext();
@@ -165,7 +168,8 @@ void Hub::ProposeNext() {
   propose_again_ = MonotonicTime::InfiniteFuture();
   if (to_agree_.empty()) return;
   Task& task = tasks_[to_agree_.front()];
-  task.step = view_.trainer->progress().step.load() + task.margin;
+  // Not before what was agreed on earlier: a client's .pause comes before what forgets the client.
+  task.step = std::max(view_.trainer->progress().step.load() + task.margin, agreed_step_);
   if (!gone_.empty()) return GiveUp(task, kEnded);
   Propose(task);
 }
@@ -175,7 +179,7 @@ void Hub::Propose(Task& task) {
   RankMessage message = {{"op", "propose"},
                          {"seq", absl::StrCat(task.seq)},
                          {"step", absl::StrCat(task.step)},
-                         {"client", absl::StrCat(task.client)},
+                         {"client", absl::StrCat(task.owner)},
                          {"who", absl::StrCat("process ", task.pid)},
                          {"line", task.line},
                          {"ranks", absl::StrJoin(task.ranks, ",")}};
@@ -207,6 +211,7 @@ void Hub::OnAck(int from, const RankMessage& message) {
     return Propose(task);
   }
   task.agreed = true;
+  agreed_step_ = task.step;
   for (int r = 0; r < view_.ranks; ++r) outlet_.tell(r, {{"op", "decide"}, {"seq", absl::StrCat(seq)}});
   to_agree_.pop_front();
   ProposeNext();
@@ -238,6 +243,7 @@ void Hub::Finish(uint64_t seq) {
       task.lua || (!task.forget && task.command.def->snapshot()) ? task.ranks.size() : static_cast<size_t>(view_.ranks);
   if (task.answers.size() < wanted) return;
   Reply(task, task.lua ? CombineLua(task.answers) : Combine(task.command, task.answers, MonotonicNow() - task.began));
+  if (task.forget) EndPauseOfGone(task);
   tasks_.erase(found);
 }
 
@@ -284,22 +290,33 @@ void Hub::OnMessage(int from, const RankMessage& message) {
 // ------------------------------------------------------------------------------------------------ clients that go
 
 void Hub::OnLeave(uint64_t client, bool on_purpose) {
-  if (watchers_.erase(client) > 0) {
+  const bool steers = client == writer_ || client == left_paused_;
+  if (!steers && owners_.count(client) == 0) return;
+  const bool paused = boundary_.paused();
+  if (owners_.erase(client) > 0) {
     Task task;
     task.seq = next_seq_++;
     task.client = client;
     task.forget = true;
     task.command.def = &ForgetCommand();
+    task.paused_before = paused;
+    task.locks_taken = locks_taken_;
     Enqueue(std::move(task));
   }
-  if (client != writer_ && client != left_paused_) return;
+  if (!steers) return;
   writer_ = left_paused_ = 0;
-  if (!on_purpose && boundary_.paused()) resume_at_ = MonotonicNow() + kLease;
+  if (!on_purpose && paused) resume_at_ = MonotonicNow() + kLease;
+}
+
+// Before all ranks had forgotten the client, its .pause, its .step or one of its breaks may have paused the job.
+void Hub::EndPauseOfGone(const Task& forget) {
+  if (forget.paused_before || writer_ != 0 || locks_taken_ != forget.locks_taken || !boundary_.paused()) return;
+  resume_at_ = MonotonicNow() + kLease;
 }
 
 MonotonicTime Hub::OnWake() {
   const MonotonicTime now = MonotonicNow();
-  if (now >= resume_at_) ResumeForDead();
+  if (now >= resume_at_) ResumeForGone();
   if (now >= propose_again_) ProposeNext();
   MonotonicTime next = std::min(resume_at_, propose_again_);
   std::vector<uint64_t> late;
@@ -315,7 +332,7 @@ MonotonicTime Hub::OnWake() {
   return next;
 }
 
-void Hub::ResumeForDead() {
+void Hub::ResumeForGone() {
   resume_at_ = MonotonicTime::InfiniteFuture();
   if (!boundary_.paused()) return;
   std::fprintf(stderr, "mslua: process %d, which had paused training, is gone: training continues\n", writer_pid_);

@@ -19,7 +19,7 @@
 
 namespace mslua::endpoint {
 
-// After the holder of the writer lock has died while the job was paused.
+// Until a job continues that a client which has gone had paused.
 inline constexpr absl::Duration kLease = absl::Seconds(2);
 // For a rank to answer a snapshot: its control thread answers at once, or its process is stopped.
 inline constexpr absl::Duration kAnswerLimit = absl::Seconds(2);
@@ -62,7 +62,8 @@ class Hub {
  private:
   struct Task {
     uint64_t seq = 0, client = 0;
-    std::string id;  // empty: nobody waits for the answer
+    uint64_t owner = 0;  // the client that the ranks hear of: the writer in place of the Lua that it runs at a rank
+    std::string id;      // empty: nobody waits for the answer
     bool json = false, lua = false, forget = false;
     int pid = 0;
     std::string line;  // without "@ranks"
@@ -74,6 +75,9 @@ class Hub {
     int64_t step = 0, margin = 1;
     std::map<int, RankMessage> acks;
     bool agreed = false;
+    // Of a client that has gone, when it went.
+    bool paused_before = false;
+    int64_t locks_taken = 0;
   };
 
   Status Choose(absl::string_view chosen, std::vector<int>* ranks) const;
@@ -89,7 +93,8 @@ class Hub {
   void GiveUp(Task& task, const std::string& why);
   void Finish(uint64_t seq);
   void Reply(const Task& task, const StatusOr<Answer>& answer);
-  void ResumeForDead();
+  void EndPauseOfGone(const Task& forget);
+  void ResumeForGone();
 
   const TrainingView& view_;
   const Boundary& boundary_;
@@ -98,11 +103,15 @@ class Hub {
   std::map<uint64_t, Task> tasks_;
   std::deque<uint64_t> to_agree_;  // commands of boundaries, one of which is agreed on at a time
   MonotonicTime propose_again_ = MonotonicTime::InfiniteFuture();
-  std::set<int> gone_;           // ranks whose training has ended
-  std::set<uint64_t> watchers_;  // clients that have watches or breaks
-  uint64_t writer_ = 0;          // 0: nobody
+  std::set<int> gone_;         // ranks whose training has ended
+  std::set<uint64_t> owners_;  // clients that have watches, breaks or a pause to come
+  int64_t agreed_step_ = 0;    // of the last command that was agreed on
+  int64_t locks_taken_ = 0;    // how often a client has taken the writer lock
+  uint64_t writer_ = 0;        // 0: nobody
   int writer_pid_ = 0;
-  uint64_t left_paused_ = 0;  // who has given the lock back while the job was paused, until another one takes it
+  // The client that has given the lock back while the job was paused, or was to be by what it asked for, until another
+  // one takes it.
+  uint64_t left_paused_ = 0;
   MonotonicTime resume_at_ = MonotonicTime::InfiniteFuture();
 };
 

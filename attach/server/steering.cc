@@ -18,6 +18,12 @@ void Steering::Continue() {
   view_.trainer->progress().Enter(TrainProgress::Phase::kBetween);
 }
 
+void Steering::CancelPause(const std::string& why) {
+  pause_at_ = -1;
+  for (const Request& r : on_pause_) outlet_.answer(r, absl::FailedPreconditionError(why));
+  on_pause_.clear();
+}
+
 void Steering::AnswerPause(int64_t step) {
   pause_at_ = -1;
   for (const Request& r : on_pause_) outlet_.answer(r, AtStep("paused", step));
@@ -41,10 +47,12 @@ void Steering::Unschedule(const std::string& input) {
 void Steering::Forget(uint64_t client) {
   watches_.Forget(client);
   breaks_.Forget(client);
+  const auto of_client = [client](const Request& r) { return r.client == client; };
+  if (std::any_of(on_pause_.begin(), on_pause_.end(), of_client)) CancelPause("the client that asked has gone");
 }
 
 bool Steering::Busy() const {
-  return !watches_.empty() || breaks_.size() > 0 || pause_at_ >= 0 || profiling_.active() || !scheduled_.empty();
+  return !watches_.empty() || breaks_.size() > 0 || pause_is_to_come() || profiling_.active() || !scheduled_.empty();
 }
 
 void Steering::Close(std::vector<Request>* unanswered) {

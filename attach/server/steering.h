@@ -36,6 +36,10 @@ class Steering {
   void StepTo(int64_t step, const Request& request);
   // Ends the pause, before anybody is told so: who then asks is not to hear of one.
   void Continue();
+  // Whether training is to pause after a step that is to come.
+  bool pause_is_to_come() const { return pause_at_ >= 0; }
+  // There will be no such pause; whoever waits for it gets the error `why`.
+  void CancelPause(const std::string& why);
 
   // A change that is to come, of which the client (0: all) is told then.
   struct Scheduled {
@@ -51,7 +55,7 @@ class Steering {
   // Whether it is paused in a step whose loss is NaN.
   bool bad_loss() const { return bad_loss_; }
 
-  // Of a client that has gone.
+  // Ends the watches, the breaks and the pause to come of a client that has gone.
   void Forget(uint64_t client);
 
  private:

@@ -17,6 +17,7 @@ MSLUA_COMMAND(pause) {
   CommandDef def("pause", "", "stop between two steps");
   def.place = 300;
   def.writes = true;
+  def.until_leave = true;
   def.between_steps = Pause;
   def.combine = [](const Command& command, const Answers& answers, absl::Duration took) -> StatusOr<Answer> {
     if (answers.size() > 1) return DoneTogether(command, answers, took);

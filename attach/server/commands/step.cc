@@ -18,6 +18,7 @@ MSLUA_COMMAND(step) {
   CommandDef def("step", "[N]", "make N steps (default 1), then pause again", 0, 1);
   def.place = 310;
   def.writes = true;
+  def.until_leave = true;
   def.between_steps = Step;
   return def;
 }
