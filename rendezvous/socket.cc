@@ -139,7 +139,7 @@ int ConnectOnce(const addrinfo& address, MonotonicTime deadline, Fd* fd) {
   *fd = Fd(socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!*fd) return errno;
   if (connect(fd->get(), address.ai_addr, address.ai_addrlen) == 0) return 0;
-  // A signal does not end an attempt, which goes on by itself.
+  // A signal does not end an attempt, which continues by itself.
   if (errno != EINPROGRESS && errno != EINTR) return errno;
   if (!PollFor(*fd, POLLOUT, deadline).ok()) return ETIMEDOUT;
   int error = 0;

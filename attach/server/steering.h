@@ -38,7 +38,7 @@ class Steering {
   void Continue();
   // Whether training is to pause after a step that is to come.
   bool pause_is_to_come() const { return pause_at_ >= 0; }
-  // There will be no such pause; whoever waits for it gets the error `why`.
+  // There will be no such pause; clients that wait for it get the error `why`.
   void CancelPause(const std::string& why);
 
   // A change that is to come, of which the client (0: all) is told then.
