@@ -7,6 +7,8 @@ local errors = require "mslua.errors"
 local align_corners = { "align_corners", "boolean", false,
   doc = "true: -1 and 1 are the centers of the first and the last pixel; false: their outer edges" }
 
+local MOST_PIXELS = 2 ^ 31 - 1  -- their numbers are int32
+
 --- Gives ms.ops the functions.
 ---@param ops table ms.ops under construction
 return function(ops)
@@ -66,13 +68,18 @@ return function(ops)
       errors.fail("grid_sample: grid: expected [%d, out_height, out_width, 2], got the shape %s", n,
         errors.show(a.grid.shape))
     end
-    if height * width == 0 then
-      errors.fail("grid_sample: input: expected images with pixels, got the shape %s", errors.show(a.input.shape))
+    if height * width < 1 or height * width > MOST_PIXELS then
+      errors.fail("grid_sample: input: expected images of 1 to %d pixels, got the shape %s", MOST_PIXELS,
+        errors.show(a.input.shape))
     end
     local places = out_height * out_width
-    local xs, ys = ops.split(ops.reshape(a.grid, { n, places, 2 }), 3, 2)
+    -- A half-precision number does not tell the pixels of a large image apart.
+    local narrow = a.grid.dtype == "float16" or a.grid.dtype == "bfloat16"
+    local grid = narrow and ops.cast(a.grid, "float32") or a.grid
+    local xs, ys = ops.split(ops.reshape(grid, { n, places, 2 }), 3, 2)
     local x = placed(ops.reshape(xs, { n, places }), width, a)
     local y = placed(ops.reshape(ys, { n, places }), height, a)
+    local is_place = ops.logical_and(ops.equal(x, x), ops.equal(y, y))
 
     -- The pixels that count, and how much each of them does: [n, places] of each.
     local columns, rows, weights
@@ -91,8 +98,10 @@ return function(ops)
       local row = rows[i]
       local counts = inside(column, width) * inside(row, height)
       weights[i] = weights[i] and weights[i] * counts or counts
-      local index = ops.clip(row, 0, height - 1) * width + ops.clip(column, 0, width - 1)
-      indices[i] = ops.reshape(ops.cast(index, "int32"), { n, 1, places })
+      local index = ops.cast(ops.clip(row, 0, height - 1), "int32") * width
+        + ops.cast(ops.clip(column, 0, width - 1), "int32")
+      -- NaN is no place: an error of gather_d.
+      indices[i] = ops.reshape(ops.select(is_place, index, -1), { n, 1, places })
       weights[i] = ops.reshape(ops.cast(weights[i], a.input.dtype), { n, 1, 1, places })
     end
     local corners = #indices

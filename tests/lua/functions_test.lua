@@ -157,6 +157,14 @@ check.case("grid_sample", function()
     end
   end
   check.equal(ops.grid_sample(ms.ones { 2, 3, 4, 5 }, ms.zeros { 2, 6, 7, 2 }).shape, { 2, 3, 6, 7 })
+  -- Places that bfloat16 has, in an image whose pixels it does not count; and more pixels than float32 counts.
+  local wide = ops.reshape(ms.arange(0, 4000, 1, ms.float32), { 1, 1, 4, 1000 })
+  local places = ms.Tensor { { { { 0.5, 0.5 }, { -0.25, 1 }, { 0.625, -0.75 } } } }
+  check.equal(ops.grid_sample(wide, ops.cast(places, "bfloat16")):totable(), ops.grid_sample(wide, places):totable())
+  local tall = ops.reshape(ms.arange(0, 5000 * 4000, 1, "int32"), { 1, 1, 5000, 4000 })
+  local last = ms.Tensor { { { { 0.99975, 0.9998 }, { 0.99925, 0.9998 } } } }
+  local at = numbers(ops.grid_sample(ops.cast(ops.floor_mod(tall, 1000), ms.float32), last, "nearest"))
+  check.equal(at, { 999, 998 })
   check.fails_here("grid_sample: grid: expected [1, out_height, out_width, 2], got the shape {2, 6, 7, 2}",
     function() ops.grid_sample(image, ms.zeros { 2, 6, 7, 2 }) end)
   check.fails_here("grid_sample: input: expected [n, channels, height, width], got the shape {2, 3}",
