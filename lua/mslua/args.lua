@@ -57,6 +57,20 @@ function M.gap(v)
   end
 end
 
+--- The number of an axis from 1, which may be counted from the end, -1 being the last.
+---@param name string the function, for the message
+---@param what string the argument, for the message
+---@param given integer
+---@param rank integer
+---@return integer
+function M.axis(name, what, given, rank)
+  local found = given < 0 and rank + 1 + given or given
+  if found < 1 or found > rank then
+    errors.fail("%s: %s: expected an axis of %d, from 1, got %d", name, what, rank, given)
+  end
+  return found
+end
+
 local function list_of(test)
   return function(v)
     if not M.is_list(v) then return false end

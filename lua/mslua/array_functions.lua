@@ -6,16 +6,7 @@ local errors = require "mslua.errors"
 local x = { "x", "operand", required = true, doc = "the tensor" }
 local axis = { "axis", "integer", 1, doc = "the axis, from 1; -1: the last" }
 local any_axis = { "axis", "integer", doc = "the axis, from 1; -1: the last; default: all elements, and no index" }
-local keepdims = { "keepdims", "boolean", false, doc = "true: the axis stays, with size 1" }
-
--- The number of an axis from 1, which may be counted from the end, -1 being the last.
-local function axis_of(name, what, given, rank)
-  local found = given < 0 and rank + 1 + given or given
-  if found < 1 or found > rank then
-    errors.fail("%s: %s: expected an axis of %d, from 1, got %d", name, what, rank, given)
-  end
-  return found
-end
+local keepdims = { "keepdims", "boolean", false, doc = "true: the axis stays, with size 1; without axis: all of them" }
 
 --- Gives ms.ops the functions.
 ---@param ops table ms.ops under construction
@@ -58,7 +49,7 @@ return function(ops)
   -- Parts of these sizes.
   local function sections(...)
     local a = bind_sections(...)
-    local along = axis_of("split", "axis", a.axis, #a.x.shape)
+    local along = args.axis("split", "axis", a.axis, #a.x.shape)
     local sum, parts = 0, {}
     for i, size in ipairs(a.sizes) do
       sum = sum + size
@@ -85,7 +76,7 @@ return function(ops)
   --- (x, chunks, axis = 1)
   function ops.chunk(...)
     local a = bind_chunk(...)
-    local along = axis_of("chunk", "axis", a.axis, #a.x.shape)
+    local along = args.axis("chunk", "axis", a.axis, #a.x.shape)
     local left, sizes = a.x.shape[along], {}
     if left == 0 then errors.fail("chunk: x: expected elements along axis %d, got %s", along,
       errors.show(a.x.shape)) end
@@ -103,7 +94,7 @@ return function(ops)
   --- The slices of x at each place of an axis, which they lack: the inverse of ops.stack. (x, axis = 1)
   function ops.unstack(...)
     local a = bind_unstack(...)
-    local along = axis_of("unstack", "axis", a.axis, #a.x.shape)
+    local along = args.axis("unstack", "axis", a.axis, #a.x.shape)
     if a.x.shape[along] == 0 then
       errors.fail("unstack: x: expected elements along axis %d, got %s", along, errors.show(a.x.shape))
     end
@@ -147,7 +138,7 @@ return function(ops)
     for what, list in pairs(lists) do
       local seen, found = {}, {}
       for i, d in ipairs(list) do
-        found[i] = axis_of("movedim", what, d, #a.x.shape)
+        found[i] = args.axis("movedim", what, d, #a.x.shape)
         if seen[found[i]] then errors.fail("movedim: %s: axis %d is there twice", what, found[i]) end
         seen[found[i]] = true
       end
@@ -224,7 +215,7 @@ return function(ops)
   function ops.diagonal(...)
     local a = bind_diagonal(...)
     local rank = #a.x.shape
-    local rows, columns = axis_of("diagonal", "dim1", a.dim1, rank), axis_of("diagonal", "dim2", a.dim2, rank)
+    local rows, columns = args.axis("diagonal", "dim1", a.dim1, rank), args.axis("diagonal", "dim2", a.dim2, rank)
     if rows == columns then errors.fail("diagonal: expected two axes, got %d twice", rows) end
     local t = moved(a.x, { rows, columns }, { rank - 1, rank })
     local shape = t.shape
@@ -233,8 +224,7 @@ return function(ops)
     local size = math.min(n - down, m - right)
     if size < 1 then
       errors.fail("diagonal: offset: expected %d to %d for matrices of %d rows and %d columns, got %d", 1 - n, m - 1,
-        n, m,
-        a.offset)
+        n, m, a.offset)
     end
     -- Elements of the matrix as a row: m + 1 places from one to the next.
     local places, flat = {}, {}
@@ -257,8 +247,8 @@ return function(ops)
 
   -- The extreme element and its place along an axis; without one, that of all elements.
   local function extreme(name, reduce, search, a)
-    if not a.axis then return (reduce(a.x)) end
-    local along = axis_of(name, "axis", a.axis, #a.x.shape)
+    if not a.axis then return (reduce(a.x, { keep_dims = a.keepdims })) end
+    local along = args.axis(name, "axis", a.axis, #a.x.shape)
     local place = ops.expand_dims(search(a.x, along), along)
     local value = ops.gather_d(a.x, place, along)
     if a.keepdims then return value, place end
@@ -274,8 +264,7 @@ return function(ops)
   function ops.max(...) return extreme("max", ops.reduce_max, ops.argmax, bind_max(...)) end
 
   --- The smallest element along an axis, and where it is, counted from 0 (int32): the first one at ties, which takes
-  --- the
-  --- gradient. Without an axis: the smallest of all elements alone, as ops.reduce_min, whose ties share the gradient.
+  --- the gradient. Without an axis: the smallest of all elements alone, as ops.reduce_min, whose ties share the gradient.
   --- (x, axis, keepdims = false)
   function ops.min(...) return extreme("min", ops.reduce_min, ops.argmin, bind_min(...)) end
 

@@ -9,15 +9,6 @@ local dtype = { "dtype", "string", choices = errors.names(dtypes), doc = "the ty
 local axis = { "axis", "integer|integers", doc = "the axes to reduce, from 1; default: all" }
 local keep_dims = { "keep_dims", "boolean", false, doc = "true: reduced axes stay, with size 1" }
 
--- The number of an axis from 1, which may be counted from the end, -1 being the last.
-local function axis_of(name, what, given, rank)
-  local found = given < 0 and rank + 1 + given or given
-  if found < 1 or found > rank then
-    errors.fail("%s: %s: expected an axis of %d, from 1, got %d", name, what, rank, given)
-  end
-  return found
-end
-
 --- Gives ms.ops the functions.
 ---@param ops table ms.ops under construction
 return function(ops)
@@ -103,7 +94,7 @@ return function(ops)
   function ops.swapaxes(...)
     local a = bind_swapaxes(...)
     local perm, rank = {}, #a.x.shape
-    local first, second = axis_of("swapaxes", "axis0", a.axis0, rank), axis_of("swapaxes", "axis1", a.axis1, rank)
+    local first, second = args.axis("swapaxes", "axis0", a.axis0, rank), args.axis("swapaxes", "axis1", a.axis1, rank)
     for d = 1, rank do perm[d] = d end
     perm[first], perm[second] = second, first
     return (ops.transpose(a.x, perm))
@@ -174,7 +165,7 @@ return function(ops)
     local a = bind_repeat(...)
     local t = a.axis and a.x or ops.reshape(a.x, { -1 })
     local shape = t.shape
-    local along = axis_of("repeat_interleave", "axis", a.axis or 1, #shape)
+    local along = args.axis("repeat_interleave", "axis", a.axis or 1, #shape)
     local wide, result = {}, {}
     for d, size in ipairs(shape) do
       wide[#wide + 1] = size
@@ -221,7 +212,7 @@ return function(ops)
   function ops.cosine_similarity(...)
     local a = bind_cosine(...)
     check_same("cosine_similarity", a.x1, a.x2)
-    local along = { axis_of("cosine_similarity", "axis", a.axis, #a.x1.shape) }
+    local along = { args.axis("cosine_similarity", "axis", a.axis, #a.x1.shape) }
     local function length(t) return ops.maximum(ops.norm(t, { axis = along, keep_dims = true }), a.eps) end
     return (ops.reduce_sum(a.x1 / length(a.x1) * (a.x2 / length(a.x2)), along))
   end
