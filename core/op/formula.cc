@@ -190,11 +190,17 @@ T Remainder(T a, T b) {
   }
 }
 
+// Whether a quotient rounded down is one less than that rounded toward 0, which leaves r.
+template <class T>
+bool RoundsDown(T r, T b) {
+  return b != 0 && r != 0 && (r < 0) != (b < 0);
+}
+
 // a - q b for the quotient q rounded down: of the sign of b, as in Python.
 template <class T>
 T FloorRemainder(T a, T b) {
   const T r = Remainder(a, b);
-  return b != 0 && r != 0 && (r < 0) != (b < 0) ? static_cast<T>(r + b) : r;
+  return RoundsDown(r, b) ? static_cast<T>(r + b) : r;
 }
 
 // a / b rounded toward 0, and rounded down, as if a / b were exact.
@@ -210,15 +216,9 @@ T FloorQuotient(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
     return static_cast<T>(QuotientDown(a, b));
   } else {
-    const T q = Quotient(a, b), r = Remainder(a, b);
-    return b != 0 && r != 0 && (r < 0) != (b < 0) ? static_cast<T>(q - 1) : q;
+    const T q = Quotient(a, b);
+    return RoundsDown(Remainder(a, b), b) ? static_cast<T>(q - 1) : q;
   }
-}
-
-// log(abs(gamma(a))). The library's lgamma writes a variable that threads share.
-double LogGamma(double a) {
-  int sign;
-  return lgamma_r(a, &sign);
 }
 
 // a to the power b. On integers modulo their range; of a negative exponent the fraction is dropped, and 0 gives 0.

@@ -129,4 +129,10 @@ MSLUA_CODE_AND_TEXT(
       return b == 0 ? q : copysign(rint((a - r) / b) - (down ? 1 : 0), q);
     })
 
+// log(abs(gamma(a))), which CUDA has. The library's lgamma writes a variable that threads share.
+inline double LogGamma(double a) {
+  int sign;
+  return lgamma_r(a, &sign);
+}
+
 }  // namespace mslua

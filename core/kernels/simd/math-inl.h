@@ -231,12 +231,8 @@ HWY_INLINE V32 OneByOne(V32 x, V32 y, F f) {
   return hn::Load(d, lanes);
 }
 
-// log(abs(gamma(x))). The library's lgamma writes a variable that threads share.
 HWY_INLINE V32 LogGamma(V32 x) {
-  return OneByOne(x, [](double v) {
-    int sign;
-    return lgamma_r(v, &sign);
-  });
+  return OneByOne(x, [](double v) { return mslua::LogGamma(v); });
 }
 HWY_INLINE V32 Polygamma(V32 n, V32 x) {
   return OneByOne(n, x, [](double order, double v) { return mslua::Polygamma(order, v); });
