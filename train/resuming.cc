@@ -31,6 +31,7 @@
 #include "train/unsaved_values.h"
 
 namespace mslua {
+
 std::string RatesText(const std::string& input, const Schedule& schedule, int64_t before) {
   constexpr int64_t kSteps = 10000;
   const std::string name = input == "lr" ? "learning rate" : input;

@@ -8,6 +8,7 @@
 #include "core/kernels/simd/softmax.h"
 #include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
+#include "core/ops/declare/along_axis.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -119,8 +120,7 @@ void DeclareScan(OpDef& op) {
                             : absl::InvalidArgumentError("operands should have at least 1 dimension");
   });
   op.Rule([](const Attrs& a, absl::Span<const TensorType> in) {
-    std::string dims;
-    for (int64_t d = 0; d < in[0].rank(); ++d) absl::StrAppend(&dims, d == a.Int("axis") ? "!d" : "d", d, " ");
+    const std::string dims = DimsAlongAxis(a, in[0]);
     return absl::StrCat(dims, in.size() > 1 ? ", " + dims : "", "-> ", dims);
   });
 }
@@ -179,9 +179,8 @@ MSLUA_OPERATOR(cumprod) {
 
   OpDef recurrence("linear_recurrence");
   recurrence.Doc(
-      "y_i = a_i y_(i-1) + b_i along `axis`, from y_1 = b_1 on: a scan, as of state space models; cumsum is that of a "
-      "= "
-      "1. With `exclusive` y_(i-1) stands at i, and 0 at the first place.");
+      "y_i = a_i y_(i-1) + b_i along `axis`, from y_1 = b_1 on: a scan, as of state space models; cumsum is that of "
+      "a = 1. With `exclusive` y_(i-1) stands at i, and 0 at the first place.");
   recurrence.Input("a").Input("b");
   DeclareScan(recurrence);
   recurrence.Grad(RecurrenceGrad).Reference(Recurrence).InPlace(0, 0).InPlace(0, 1);

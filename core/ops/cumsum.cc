@@ -6,6 +6,7 @@
 #include "core/kernels/simd/softmax.h"
 #include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
+#include "core/ops/declare/along_axis.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -85,8 +86,7 @@ MSLUA_OPERATOR(cumsum) {
     return in[0].rank() > 0 ? absl::OkStatus() : absl::InvalidArgumentError("x should have at least 1 dimension");
   });
   op.Rule([](const Attrs& a, absl::Span<const TensorType> in) {
-    std::string dims;
-    for (int64_t d = 0; d < in[0].rank(); ++d) absl::StrAppend(&dims, d == a.Int("axis") ? "!d" : "d", d, " ");
+    const std::string dims = DimsAlongAxis(a, in[0]);
     return absl::StrCat(dims, "-> ", dims);
   });
   op.Grad([](GradContext& c) -> std::vector<Value> {

@@ -189,10 +189,8 @@ MSLUA_OPERATOR(einsum) {
   op.Class("Einsum").Doc(
       "Products and sums by a formula over the letters of dimensions: \"ij,jk->ik\" is a product of matrices. Letters "
       "that the result lacks are summed over; without -> it has those that stand once. '...' stands for dimensions "
-      "without "
-      "letters, which are broadcast. As NumPy's einsum, but without a letter twice in one operand. The equation may "
-      "come "
-      "first: `ops.einsum(\"ij,jk->ik\", a, b)`.");
+      "without letters, which are broadcast. As NumPy's einsum, but without a letter twice in one operand. The "
+      "equation may come first: `ops.einsum(\"ij,jk->ik\", a, b)`.");
   op.Variadic("x").Required("equation", AttrKind::kString, "the operands' letters, ->, the result's letters");
   op.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
     ASSIGN_OR_RETURN(const Equation e, Parse(a.Str("equation"), in));

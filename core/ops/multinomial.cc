@@ -190,11 +190,9 @@ MSLUA_OPERATOR(multinomial) {
   OpDef op("multinomial");
   op.Class("Multinomial")
       .Doc(
-          "num_samples classes for each row of probs [.., classes], which has weights: finite, at least 0 and not all "
-          "0. "
-          "A class, counted from 0, is drawn with its weight's share of the row's sum; without replacement no class of "
-          "a "
-          "row twice. Others at every `step` (the training step's number). i32 [.., num_samples].");
+          "num_samples classes for each row of probs [.., classes], which has weights: finite, at least 0 and not "
+          "all 0. A class, counted from 0, is drawn with its weight's share of the row's sum; without replacement no "
+          "class of a row twice. Others at every `step` (the training step's number). i32 [.., num_samples].");
   op.Input("probs").ZeroGrad();
   DeclareRandom(op);
   op.attrs.insert(op.attrs.begin(),

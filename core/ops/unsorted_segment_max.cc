@@ -177,8 +177,7 @@ MSLUA_OPERATOR(unsorted_segment_max) {
   sum.Class("UnsortedSegmentSum")
       .Doc(
           "The sum of the rows of x [ids.., ..] that segment_ids [ids..], from 0, has for each of num_segments rows of "
-          "the "
-          "result: [num_segments, ..]. 0 where there is none. An id outside [0, num_segments) is an error.");
+          "the result: [num_segments, ..]. 0 where there is none. An id outside [0, num_segments) is an error.");
   DeclareSegments(sum);
   sum.Body([](GraphBuilder& g, absl::Span<const Value> in, const Attrs& attrs) -> std::vector<Value> {
     return {g.Op("scatter_sum", {in[1], in[0]}, {{"size", attrs.Int("num_segments")}})};

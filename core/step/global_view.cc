@@ -182,8 +182,7 @@ Status GlobalView::PlaceColumns(GraphBuilder& g, absl::Span<const std::string> n
   if (!dataset_) return absl::OkStatus();
   if (dataset_->size() != columns->size())
     return absl::InvalidArgumentError(
-        absl::StrCat("parallel: dataset_strategy: expected one list of shards for each of "
-                     "the dataset's columns, ",
+        absl::StrCat("parallel: dataset_strategy: expected one list of shards for each of the dataset's columns, ",
                      columns->size(), ", got ", dataset_->size()));
   for (size_t i = 0; i < columns->size(); ++i) {
     const std::vector<int64_t>& parts = (*dataset_)[i];
