@@ -264,7 +264,8 @@ return function(ops)
   function ops.max(...) return extreme("max", ops.reduce_max, ops.argmax, bind_max(...)) end
 
   --- The smallest element along an axis, and where it is, counted from 0 (int32): the first one at ties, which takes
-  --- the gradient. Without an axis: the smallest of all elements alone, as ops.reduce_min, whose ties share the gradient.
+  --- the gradient. Without an axis: the smallest of all elements alone, as ops.reduce_min, whose ties share the
+  --- gradient.
   --- (x, axis, keepdims = false)
   function ops.min(...) return extreme("min", ops.reduce_min, ops.argmin, bind_min(...)) end
 
