@@ -33,11 +33,11 @@ Status AddRecovery(const std::string& folder, const Recovery& recovery) {
   if (!recovery.cause.empty()) absl::StrAppend(&line, ",\"cause\":", JsonString(recovery.cause));
   line += "}\n";
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  if (fd < 0) return FileError("cannot open", path);
   const bool written = write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
-  const int error = errno;
+  const Status status = written ? absl::OkStatus() : FileError("cannot write", path);
   close(fd);
-  return written ? absl::OkStatus() : absl::ErrnoToStatus(error, absl::StrCat("cannot write ", path));
+  return status;
 }
 
 Status CutEvents(const std::string& path, int64_t bytes) {

@@ -61,7 +61,7 @@ StatusOr<std::vector<RunSummary>> FindRuns(const std::string& folder) {
   DIR* const entries = opendir(folder.c_str());
   if (entries == nullptr) {
     if (errno == ENOENT && folder == kRuns) return runs;
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot read the folder ", folder));
+    return FileError("cannot read the folder", folder);
   }
   while (const dirent* entry = readdir(entries)) {
     const std::string path = absl::StrCat(folder, "/", entry->d_name);

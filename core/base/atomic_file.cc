@@ -22,11 +22,6 @@ namespace {
 
 constexpr absl::string_view kMark = ".tmp-";
 
-Status Errno(absl::string_view doing, const std::string& path) {
-  const int code = errno;  // before anything else can change it
-  return absl::ErrnoToStatus(code, absl::StrCat(doing, " ", path));
-}
-
 std::string WithoutTrailingSlashes(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   return path;
@@ -75,14 +70,14 @@ bool IsInPlace(const std::string& path) {
 StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string& path) {
   if (IsInPlace(path)) {
     const int fd = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-    if (fd < 0) return Errno("cannot write", path);
+    if (fd < 0) return FileError("cannot write", path);
     return std::unique_ptr<AtomicFile>(new AtomicFile(path, "", fd));
   }
   while (true) {
     const std::string beside = NameBeside(path);
     const int fd = open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0 && errno == EEXIST) continue;  // left by an earlier process of this pid
-    if (fd < 0) return Errno("cannot write", path);
+    if (fd < 0) return FileError("cannot write", path);
     if (LockNew(beside, fd)) return std::unique_ptr<AtomicFile>(new AtomicFile(path, beside, fd));
     close(fd);
   }
@@ -108,7 +103,7 @@ Status AtomicFile::Write(const void* data, size_t size) {
       direct = SetDirect(fd_, false);
       continue;
     }
-    if (written < 0) return Errno("cannot write", path_);
+    if (written < 0) return FileError("cannot write", path_);
     p += written;
     size -= static_cast<size_t>(written);
   }
@@ -117,8 +112,8 @@ Status AtomicFile::Write(const void* data, size_t size) {
 
 Status AtomicFile::Commit() {
   if (beside_.empty()) return absl::OkStatus();
-  if (fsync(fd_) != 0) return Errno("cannot write", path_);
-  if (rename(beside_.c_str(), path_.c_str()) != 0) return Errno("cannot write", path_);
+  if (fsync(fd_) != 0) return FileError("cannot write", path_);
+  if (rename(beside_.c_str(), path_.c_str()) != 0) return FileError("cannot write", path_);
   committed_ = true;
   return SyncFolder(ParentOf(path_));
 }
@@ -138,13 +133,13 @@ StatusOr<std::unique_ptr<AtomicFolder>> AtomicFolder::Create(const std::string& 
     const std::string beside = NameBeside(place);
     if (mkdir(beside.c_str(), 0777) != 0) {
       if (errno == EEXIST) continue;
-      return Errno("cannot make the folder", place);
+      return FileError("cannot make the folder", place);
     }
     const int fd = open(beside.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0 && LockNew(beside, fd)) {
       return std::unique_ptr<AtomicFolder>(new AtomicFolder(place, beside, fd));
     }
-    if (fd < 0 && errno != ENOENT) return Errno("cannot open the folder", beside);
+    if (fd < 0 && errno != ENOENT) return FileError("cannot open the folder", beside);
     if (fd >= 0) close(fd);
   }
 }
@@ -161,12 +156,12 @@ Status AtomicFolder::Commit() {
     if (errno == EEXIST) {
       replaced = true;
       if (renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) != 0) {
-        return Errno("cannot replace", path_);
+        return FileError("cannot replace", path_);
       }
     } else if (errno == EINVAL) {  // a file system without renameat2's flags
-      if (rename(beside_.c_str(), path_.c_str()) != 0) return Errno("cannot write", path_);
+      if (rename(beside_.c_str(), path_.c_str()) != 0) return FileError("cannot write", path_);
     } else {
-      return Errno("cannot write", path_);
+      return FileError("cannot write", path_);
     }
   }
   committed_ = true;
@@ -212,7 +207,7 @@ Status RemoveAtomically(const std::string& path) {
   const std::string place = WithoutTrailingSlashes(path);
   const std::string beside = NameBeside(place);
   if (rename(place.c_str(), beside.c_str()) != 0) {
-    return errno == ENOENT ? absl::OkStatus() : Errno("cannot remove", place);
+    return errno == ENOENT ? absl::OkStatus() : FileError("cannot remove", place);
   }
   return RemoveTree(beside);
 }

@@ -11,10 +11,7 @@ namespace mslua {
 
 StatusOr<std::unique_ptr<InputFile>> InputFile::Open(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);  // a FIFO must not block
-  if (fd < 0) {
-    const int code = errno;
-    return absl::ErrnoToStatus(code, absl::StrCat("cannot open ", path));
-  }
+  if (fd < 0) return FileError("cannot open", path);
   struct stat st;
   if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
     close(fd);
@@ -30,10 +27,7 @@ Status InputFile::Read(int64_t offset, int64_t size, void* out) const {
   while (size > 0) {
     const ssize_t got = pread(fd_, p, static_cast<size_t>(size), offset);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      const int code = errno;
-      return absl::ErrnoToStatus(code, absl::StrCat("cannot read ", path_));
-    }
+    if (got < 0) return FileError("cannot read", path_);
     if (got == 0) {
       return absl::DataLossError(absl::StrCat(path_, " ends at byte ", offset, ", ", size, " bytes early"));
     }

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace mslua {
 
@@ -14,6 +15,10 @@ using absl::StatusOr;
 
 // `status` with "context: " before its message; OK stays OK.
 Status Annotate(const Status& status, const std::string& context);
+
+// The error of the system call on the file or folder `path` that has just failed: its code and text come from errno,
+// after "DOING PATH", as in "cannot open data/x.bin: No such file or directory".
+Status FileError(absl::string_view doing, absl::string_view path);
 
 }  // namespace mslua
 

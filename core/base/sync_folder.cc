@@ -5,17 +5,7 @@
 
 #include <cerrno>
 
-#include "absl/strings/str_cat.h"
-
 namespace mslua {
-namespace {
-
-Status Errno(absl::string_view doing, const std::string& path) {
-  const int code = errno;  // before anything else can change it
-  return absl::ErrnoToStatus(code, absl::StrCat(doing, " ", path));
-}
-
-}  // namespace
 
 std::string ParentOf(const std::string& path) {
   const size_t name = path.find_last_not_of('/');
@@ -28,10 +18,10 @@ std::string ParentOf(const std::string& path) {
 Status SyncFolder(const std::string& folder) {
   const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0 && errno == EACCES) return absl::OkStatus();
-  if (fd < 0) return Errno("cannot open the folder", folder);
+  if (fd < 0) return FileError("cannot open the folder", folder);
   Status status;
   if (fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP && errno != EROFS) {
-    status = Errno("cannot sync the folder", folder);
+    status = FileError("cannot sync the folder", folder);
   }
   close(fd);
   return status;

@@ -11,14 +11,6 @@
 #include "core/base/input_file.h"
 
 namespace mslua::data {
-namespace {
-
-Status Errno(absl::string_view doing, const std::string& path) {
-  const int code = errno;
-  return absl::ErrnoToStatus(code, absl::StrCat(doing, " ", path));
-}
-
-}  // namespace
 
 bool IsFile(const std::string& path) {
   struct stat st;
@@ -32,7 +24,7 @@ bool IsFolder(const std::string& path) {
 
 StatusOr<std::vector<std::string>> ListFolder(const std::string& path) {
   DIR* dir = opendir(path.c_str());
-  if (dir == nullptr) return Errno("cannot list", path);
+  if (dir == nullptr) return FileError("cannot list", path);
   std::vector<std::string> names;
   while (const dirent* entry = readdir(dir)) {
     if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
@@ -54,7 +46,7 @@ Status ReadFile(const std::string& path, int64_t limit, std::vector<uint8_t>* ou
 
 Status ReadFileInflated(const std::string& path, int64_t limit, std::vector<uint8_t>* out) {
   gzFile file = gzopen(path.c_str(), "rbe");
-  if (file == nullptr) return Errno("cannot open", path);
+  if (file == nullptr) return FileError("cannot open", path);
   out->clear();
   constexpr size_t kPiece = 1 << 16;
   Status status;

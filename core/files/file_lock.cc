@@ -15,11 +15,6 @@
 namespace mslua {
 namespace {
 
-Status Errno(absl::string_view doing, const std::string& path) {
-  const int code = errno;
-  return absl::ErrnoToStatus(code, absl::StrCat(doing, " ", path));
-}
-
 // What the holder wrote, as it may be shown.
 std::string HolderOf(int fd) {
   char text[200];
@@ -42,7 +37,7 @@ void WriteHolder(int fd) {
 
 StatusOr<std::unique_ptr<FileLock>> FileLock::Acquire(const std::string& path, absl::Duration wait) {
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
-  if (fd < 0) return Errno("cannot write", path);
+  if (fd < 0) return FileError("cannot write", path);
   const auto until = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(wait);
   while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;

@@ -17,11 +17,6 @@ namespace {
 
 constexpr int64_t kFlushBytes = 16 << 10, kKeptBytes = 1 << 20;
 
-Status Errno(absl::string_view doing, const std::string& path) {
-  const int code = errno;
-  return absl::ErrnoToStatus(code, absl::StrCat(doing, " ", path));
-}
-
 int64_t SizeOfFile(int fd) {
   struct stat info;
   return fstat(fd, &info) == 0 ? info.st_size : -1;
@@ -81,7 +76,7 @@ std::map<std::string, int64_t> RecordHealth::FlushAll() {
 Status CutRecords(const std::string& path, int64_t bytes) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_size <= bytes) return absl::OkStatus();
-  return truncate(path.c_str(), bytes) == 0 ? absl::OkStatus() : Errno("cannot truncate", path);
+  return truncate(path.c_str(), bytes) == 0 ? absl::OkStatus() : FileError("cannot truncate", path);
 }
 
 Status CutRecordsFrom(const std::string& path, const std::function<bool(absl::string_view line)>& beyond) {
@@ -96,12 +91,12 @@ Status CutRecordsFrom(const std::string& path, const std::function<bool(absl::st
 
 StatusOr<std::unique_ptr<RecordFile>> RecordFile::Open(const std::string& path, bool lines, RecordHealth* health) {
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (fd < 0) return Errno("cannot write", path);
+  if (fd < 0) return FileError("cannot write", path);
   std::unique_ptr<RecordFile> file(new RecordFile(path, fd, health));
   struct stat info;
   if (lines && fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) {
     const int64_t end = EndOfLines(fd);
-    if (end < 0) return Errno("cannot read", path);
+    if (end < 0) return FileError("cannot read", path);
     if (end < info.st_size) file->cut_at_ = end;
   }
   return file;
@@ -180,7 +175,7 @@ void RecordFile::Flush() {
     health_->Wrote(path_);
     return;
   }
-  const Status why = Errno("cannot write", path_);
+  const Status why = FileError("cannot write", path_);
   DropWritten(written);
   const int64_t end = begin + size - static_cast<int64_t>(waiting_.size());
   if (begin >= 0 && SizeOfFile(fd_) > end) cut_at_ = end;
