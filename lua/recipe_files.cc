@@ -1,7 +1,6 @@
 #include "lua/recipe_files.h"
 
 #include <dirent.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "core/base/folder.h"
 #include "core/base/sandbox.h"
 #include "core/base/text.h"
 #include "lua/embedded.h"
@@ -78,11 +78,9 @@ bool IsBinary(const std::string& file) {
 }
 
 Status CheckFile(const std::string& file, bool library) {
-  struct stat info = {};
-  if (stat(file.c_str(), &info) == 0 && S_ISDIR(info.st_mode))
-    return absl::InvalidArgumentError(absl::StrCat(file, " is a folder, expected a Lua file"));
+  if (IsFolder(file)) return absl::InvalidArgumentError(absl::StrCat(file, " is a folder, expected a Lua file"));
   if (access(file.c_str(), R_OK) == 0) {
-    if (!S_ISREG(info.st_mode) || !IsBinary(file)) return absl::OkStatus();
+    if (!IsFile(file) || !IsBinary(file)) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(file, " is no Lua file: it has bytes that no text has",
                                                    library ? "; expected a recipe, such as recipe.lua" : ""));
   }

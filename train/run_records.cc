@@ -46,7 +46,7 @@ bool GoesWithRecords(const std::string& name, RecordsOwner owner) {
 // Paths of the records that are there.
 StatusOr<std::vector<std::string>> RecordsOf(const std::string& folder, RecordsOwner owner) {
   std::vector<std::string> paths;
-  if (!data::IsFolder(folder)) return paths;  // of a rank in another folder than the first, which makes its own later
+  if (!IsFolder(folder)) return paths;  // of a rank in another folder than the first, which makes its own later
   ASSIGN_OR_RETURN(const std::vector<std::string> names, data::ListFolder(folder));
   for (const std::string& name : names) {
     const std::string path = absl::StrCat(folder, "/", name);

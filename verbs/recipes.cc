@@ -1,5 +1,4 @@
 // mslua recipes
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -10,6 +9,7 @@
 #include "cli/common_flags.h"
 #include "core/base/atomic_file.h"
 #include "core/base/exit_code.h"
+#include "core/base/folder.h"
 #include "core/base/text.h"
 #include "lua/embedded.h"
 #include "lua/object.h"
@@ -42,8 +42,7 @@ Status CopyRecipe(const std::string& name, std::string path) {
     return absl::NotFoundError(absl::StrCat("the library has no recipe '", name, "'", DidYouMean(name, known),
                                             "; `mslua recipes ls` lists them"));
   }
-  struct stat info;
-  if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) absl::StrAppend(&path, "/", name, ".lua");
+  if (IsFolder(path)) absl::StrAppend(&path, "/", name, ".lua");
   if (access(path.c_str(), F_OK) == 0)
     return absl::AlreadyExistsError(absl::StrCat(path, " is there already; give another PATH"));
   RETURN_IF_ERROR(WriteFileAtomically(path, chunk->source));

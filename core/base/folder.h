@@ -1,4 +1,4 @@
-// Making folders, and where a user's cache is.
+// Whether files and folders are there, making folders, and where a user's cache is.
 #pragma once
 
 #include <string>
@@ -6,6 +6,10 @@
 #include "core/base/status.h"
 
 namespace mslua {
+
+// Whether `path` is a regular file, or a folder; links are followed. False where it cannot be looked at.
+bool IsFile(const std::string& path);
+bool IsFolder(const std::string& path);
 
 // Makes the folder and those above it (mkdir -p); one that is there is fine. Errors name the folder that cannot be
 // made.

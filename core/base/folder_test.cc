@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
@@ -84,6 +85,24 @@ TEST(Folder, TheEntryOfEachNewFolderIsSynced) {
   EXPECT_THAT(FolderCalls(root, make), ElementsAre("sync /runs/net"));
 }
 #endif
+
+TEST(Folder, TellsFilesFromFoldersAndFollowsLinks) {
+  const std::string root = Root("kinds");
+  std::ofstream(root + "/file") << "x";
+  fs::create_symlink("file", root + "/to_file");
+  fs::create_directory_symlink(root, root + "/to_folder");
+  fs::create_symlink("nothing", root + "/broken");
+  for (const char* name : {"/file", "/to_file"}) {
+    EXPECT_TRUE(IsFile(root + name)) << name;
+    EXPECT_FALSE(IsFolder(root + name)) << name;
+  }
+  for (const char* name : {"", "/to_folder"}) {
+    EXPECT_FALSE(IsFile(root + name)) << name;
+    EXPECT_TRUE(IsFolder(root + name)) << name;
+  }
+  for (const char* name : {"/broken", "/none", "/file/inside"})
+    EXPECT_FALSE(IsFile(root + name) || IsFolder(root + name));
+}
 
 TEST(Folder, ErrorsNameTheFolder) {
   const std::string root = Root("errors");

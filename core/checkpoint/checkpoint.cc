@@ -18,6 +18,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "core/base/folder.h"
 #include "core/base/hash.h"
 #include "core/base/text.h"
 #include "core/checkpoint/chunk_reader.h"
@@ -33,16 +34,6 @@ constexpr absl::string_view kSuffix = ".ckpt";
 constexpr absl::string_view kRunFolderCheckpoints = "ckpt";  // where a run folder has them
 constexpr int64_t kMaxManifest = int64_t{1} << 30;
 constexpr int64_t kMergeBytes = 64 << 20;
-
-bool IsFolder(const std::string& path) {
-  struct stat st;
-  return stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
-}
-
-bool IsFile(const std::string& path) {
-  struct stat st;
-  return stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode);
-}
 
 bool ParseCount(absl::string_view digits, int64_t* out) {
   return !digits.empty() && digits.find_first_not_of("0123456789") == absl::string_view::npos &&

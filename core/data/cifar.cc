@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/base/folder.h"
 #include "core/base/input_file.h"
 #include "core/data/file.h"
 #include "core/data/pickle.h"

@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <sys/stat.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -11,16 +10,6 @@
 #include "core/base/input_file.h"
 
 namespace mslua::data {
-
-bool IsFile(const std::string& path) {
-  struct stat st;
-  return stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode);
-}
-
-bool IsFolder(const std::string& path) {
-  struct stat st;
-  return stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
-}
 
 StatusOr<std::vector<std::string>> ListFolder(const std::string& path) {
   DIR* dir = opendir(path.c_str());

@@ -9,8 +9,6 @@
 
 namespace mslua::data {
 
-bool IsFile(const std::string& path);
-bool IsFolder(const std::string& path);
 // Names in a folder in byte order, without those that start with a dot.
 StatusOr<std::vector<std::string>> ListFolder(const std::string& path);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/folder.h"
 #include "core/data/file.h"
 
 namespace mslua::data {

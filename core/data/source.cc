@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/substitute.h"
+#include "core/base/folder.h"
 #include "core/base/text.h"
 #include "core/data/file.h"
 

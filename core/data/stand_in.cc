@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/folder.h"
 #include "core/base/text.h"
-#include "core/data/file.h"
 
 namespace mslua::data {
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "core/base/folder.h"
 #include "core/base/text.h"
 #include "core/data/file.h"
 #include "core/data/sources/define.h"

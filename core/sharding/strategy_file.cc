@@ -14,7 +14,6 @@
 namespace mslua {
 namespace {
 
-namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr char kFormat[] = "mslua strategy";
@@ -72,8 +71,7 @@ std::string TextOf(const Json& node, const char* member) {
 }
 
 Status NoFolder(const std::string& path) {
-  std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return absl::OkStatus();
+  if (!IsFolder(path)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("strategy file '", path, "' is a folder, expected the name of a file"));
 }
@@ -140,7 +138,7 @@ class TextReader {
 Status SaveStrategy(const std::string& path, const Graph& graph, const Mesh& mesh,
                     const std::vector<absl::optional<Sharding>>& chosen) {
   RETURN_IF_ERROR(NoFolder(path));
-  const fs::path folder = fs::path(path).parent_path();
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   if (!folder.empty())
     RETURN_IF_ERROR(Annotate(MakeFolders(folder.string()), absl::StrCat("strategy file '", path, "'")));
   ASSIGN_OR_RETURN(const std::string text, StrategyText(graph, mesh, chosen));

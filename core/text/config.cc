@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "core/base/folder.h"
 #include "core/json/json.h"
 #include "core/text/format.h"
 #include "core/text/part_reader.h"
@@ -60,7 +61,7 @@ StatusOr<std::string> TemplateOf(const std::string& path, const Json& json) {
 
 // {"<pad>": 32000}; no file: none.
 Status ReadAddedTokens(const std::string& path, TokenizerConfig* config) {
-  if (!FileExists(path)) return absl::OkStatus();
+  if (!IsFile(path)) return absl::OkStatus();
   config->files.push_back(path);
   ASSIGN_OR_RETURN(const Json json, ReadObject(path));
   for (const auto& [content, id] : json.items()) {
@@ -80,7 +81,7 @@ Status ReadAddedTokens(const std::string& path, TokenizerConfig* config) {
 StatusOr<TokenizerConfig> ReadConfig(const std::string& folder) {
   TokenizerConfig config;
   const std::string path = absl::StrCat(folder, "/tokenizer_config.json");
-  if (FileExists(path)) {
+  if (IsFile(path)) {
     config.files.push_back(path);
     ASSIGN_OR_RETURN(const Json json, ReadObject(path));
     RETURN_IF_ERROR(ReadRoles(path, json, &config));
@@ -94,14 +95,14 @@ StatusOr<TokenizerConfig> ReadConfig(const std::string& folder) {
     ASSIGN_OR_RETURN(config.chat_template, TemplateOf(path, json));
   }
   const std::string map = absl::StrCat(folder, "/special_tokens_map.json");
-  if (FileExists(map)) {
+  if (IsFile(map)) {
     config.files.push_back(map);
     ASSIGN_OR_RETURN(const Json json, ReadObject(map));
     RETURN_IF_ERROR(ReadRoles(map, json, &config));
   }
   RETURN_IF_ERROR(ReadAddedTokens(absl::StrCat(folder, "/added_tokens.json"), &config));
   const std::string jinja = absl::StrCat(folder, "/chat_template.jinja");
-  if (FileExists(jinja)) {
+  if (IsFile(jinja)) {
     config.files.push_back(jinja);
     ASSIGN_OR_RETURN(config.chat_template, ReadTokenizerFile(jinja));
   }

@@ -1,17 +1,10 @@
 #include "core/text/format.h"
 
-#include <sys/stat.h>
-
 #include "core/base/input_file.h"
 
 namespace mslua::text {
 
 StatusOr<std::string> ReadTokenizerFile(const std::string& path) { return ReadFile(path, kLargestTokenizerFile); }
-
-bool FileExists(const std::string& path) {
-  struct stat status;
-  return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
-}
 
 std::string FolderOf(const std::string& path) {
   const size_t slash = path.rfind('/');

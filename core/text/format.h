@@ -24,7 +24,6 @@ struct FormatDef {
 StatusOr<std::string> ReadTokenizerFile(const std::string& path);
 constexpr int64_t kLargestTokenizerFile = int64_t{256} << 20;
 
-bool FileExists(const std::string& path);
 // The folder of a path, "." where it has none.
 std::string FolderOf(const std::string& path);
 

@@ -22,8 +22,7 @@ namespace {
 
 // Makes sure that there is no such folder, or nothing in it.
 Status CheckNewFolder(const std::string& out) {
-  if (FileExists(out))
-    return absl::InvalidArgumentError(absl::StrCat("-o: '", out, "' is a file; expected a new folder"));
+  if (IsFile(out)) return absl::InvalidArgumentError(absl::StrCat("-o: '", out, "' is a file; expected a new folder"));
   if (DIR* folder = opendir(out.c_str()); folder != nullptr) {
     bool empty = true;
     while (const dirent* entry = readdir(folder)) {

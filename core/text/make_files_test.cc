@@ -62,7 +62,7 @@ TEST_F(MakeFiles, ItBeginsAWordOrACharacterWhereNoLineBegins) {
 TEST_F(MakeFiles, AnEmptyPartToTestWithIsAnErrorUnlessAskedFor) {
   const auto none = Tokenize({"one"}, 0.01);
   EXPECT_THAT(std::string(none.status().message()), HasSubstr("give a larger fraction, or --test-fraction 0"));
-  EXPECT_FALSE(FileExists(absl::StrCat(root_, "/out", made_, "/train.bin")));
+  EXPECT_FALSE(IsFile(absl::StrCat(root_, "/out", made_, "/train.bin")));
   const auto report = Tokenize({"one"}, 0);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->val, 0);

@@ -7,15 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "attach/client/connection.h"
+#include "core/base/folder.h"
 #include "train/run_folder.h"
 
 namespace mslua::repl {
 namespace {
-
-bool IsFolder(const std::string& path) {
-  struct stat info;
-  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-}
 
 // The folder of the newest running job of the recipe that has `part` in it.
 StatusOr<std::string> FolderOfJob(const std::string& recipe, const std::string& part) {

@@ -1,9 +1,8 @@
 #include "verbs/support/sampling.h"
 
-#include <sys/stat.h>
-
 #include <utility>
 
+#include "core/base/folder.h"
 #include "lua/recipe_files.h"
 #include "verbs/support/run_recipe.h"
 
@@ -27,9 +26,7 @@ SessionOptions SamplingOptionsOf(const cli::CommandLine& command) {
 
 Status CallForNetwork(Session& session, const std::string& name) {
   const std::string& file = session.options().file;
-  struct stat info;
-  const bool folder = stat(file.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-  if (!folder) RETURN_IF_ERROR(CheckRecipe(file));
+  if (!IsFolder(file)) RETURN_IF_ERROR(CheckRecipe(file));
   return CallVerb(session, name);
 }
 

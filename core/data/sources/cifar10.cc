@@ -3,8 +3,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/atomic_file.h"
+#include "core/base/folder.h"
 #include "core/data/cifar.h"
-#include "core/data/file.h"
 #include "core/data/stand_in.h"
 
 namespace mslua::data {

@@ -1,6 +1,6 @@
 // CIFAR-100.
+#include "core/base/folder.h"
 #include "core/data/cifar.h"
-#include "core/data/file.h"
 #include "core/files/token_file.h"
 
 namespace mslua::data {

@@ -1,5 +1,4 @@
 #include "absl/strings/str_join.h"
-#include "core/data/file.h"
 #include "core/data/inspect.h"
 #include "core/data/stand_in.h"
 #include "core/data/testing/source_testing.h"

@@ -1,5 +1,5 @@
 // Fashion-MNIST (H. Xiao, K. Rasul, R. Vollgraf, 2017): MNIST's files with pictures of clothes.
-#include "core/data/file.h"
+#include "core/base/folder.h"
 #include "core/data/idx.h"
 
 namespace mslua::data {

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/base/folder.h"
 #include "core/base/text.h"
 #include "core/data/decode.h"
 #include "core/data/file.h"

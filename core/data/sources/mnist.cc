@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/atomic_file.h"
-#include "core/data/file.h"
+#include "core/base/folder.h"
 #include "core/data/idx.h"
 #include "core/data/stand_in.h"
 

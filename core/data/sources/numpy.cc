@@ -10,8 +10,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "core/base/folder.h"
 #include "core/base/text.h"
-#include "core/data/file.h"
 #include "core/data/numpy_file.h"
 #include "core/data/sources/define.h"
 

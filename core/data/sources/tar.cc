@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "core/base/folder.h"
 #include "core/base/input_file.h"
 #include "core/data/decode.h"
 #include "core/data/file.h"

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/atomic_file.h"
+#include "core/base/folder.h"
 #include "core/base/input_file.h"
-#include "core/data/file.h"
 #include "core/data/sources/define.h"
 #include "core/data/stand_in.h"
 #include "core/files/token_file.h"

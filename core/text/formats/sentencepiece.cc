@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/folder.h"
 #include "core/json/json.h"
 #include "core/text/bpe.h"
 #include "core/text/charsmap.h"
@@ -150,7 +151,7 @@ bool BeginsAsProto(const std::string& path) {
 
 std::vector<std::string> Find(const std::string& path) {
   for (const std::string& file : {path, absl::StrCat(path, "/tokenizer.model"), absl::StrCat(path, "/spiece.model")}) {
-    if (absl::EndsWith(file, ".model") && FileExists(file) && BeginsAsProto(file)) return {file};
+    if (absl::EndsWith(file, ".model") && IsFile(file) && BeginsAsProto(file)) return {file};
   }
   return {};
 }

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "core/base/folder.h"
 #include "core/json/json.h"
 #include "core/text/bpe.h"
 #include "core/text/byte_level.h"
@@ -70,9 +71,9 @@ bool BeginsAsTiktoken(const std::string& path) {
 }
 
 std::vector<std::string> Find(const std::string& path) {
-  if (absl::EndsWith(path, ".tiktoken") && FileExists(path)) return {path};
+  if (absl::EndsWith(path, ".tiktoken") && IsFile(path)) return {path};
   for (const std::string& model : {path, absl::StrCat(path, "/tokenizer.model")}) {
-    if (absl::EndsWith(model, ".model") && FileExists(model) && BeginsAsTiktoken(model)) return {model};
+    if (absl::EndsWith(model, ".model") && IsFile(model) && BeginsAsTiktoken(model)) return {model};
   }
   std::vector<std::string> found;
   if (DIR* folder = opendir(path.c_str()); folder != nullptr) {

@@ -3,6 +3,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/folder.h"
 #include "core/text/format.h"
 
 namespace mslua::text {
@@ -11,7 +12,7 @@ namespace {
 std::vector<std::string> Find(const std::string& path) {
   const std::string file = absl::EndsWith(path, ".json") ? path : absl::StrCat(path, "/tokenizer.json");
   const bool other = absl::EndsWith(path, "vocab.json");
-  return FileExists(file) && !other ? std::vector<std::string>{file} : std::vector<std::string>{};
+  return IsFile(file) && !other ? std::vector<std::string>{file} : std::vector<std::string>{};
 }
 
 StatusOr<TokenizerParts> Read(const std::vector<std::string>& files) {

@@ -2,6 +2,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "core/base/folder.h"
 #include "core/json/json.h"
 #include "core/text/config.h"
 #include "core/text/format.h"
@@ -13,7 +14,7 @@ namespace {
 std::vector<std::string> Find(const std::string& path) {
   const std::string folder = absl::EndsWith(path, "vocab.json") ? FolderOf(path) : path;
   std::vector<std::string> files{absl::StrCat(folder, "/vocab.json"), absl::StrCat(folder, "/merges.txt")};
-  if (!FileExists(files[0]) || !FileExists(files[1])) files.clear();
+  if (!IsFile(files[0]) || !IsFile(files[1])) files.clear();
   return files;
 }
 

@@ -2,6 +2,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "core/base/folder.h"
 #include "core/json/json.h"
 #include "core/text/config.h"
 #include "core/text/format.h"
@@ -12,7 +13,7 @@ namespace {
 
 std::vector<std::string> Find(const std::string& path) {
   const std::string file = absl::EndsWith(path, "vocab.txt") ? path : absl::StrCat(path, "/vocab.txt");
-  return FileExists(file) ? std::vector<std::string>{file} : std::vector<std::string>{};
+  return IsFile(file) ? std::vector<std::string>{file} : std::vector<std::string>{};
 }
 
 StatusOr<TokenizerParts> Read(const std::vector<std::string>& files) {
