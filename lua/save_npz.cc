@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "core/base/atomic_file.h"
+#include "core/base/round_up.h"
 #include "core/checkpoint/safetensors.h"
 
 namespace mslua {
@@ -54,7 +55,7 @@ std::string ArrayHeader(const TensorType& t) {
   std::string text =
       absl::StrCat("{'descr': '", TypeText(t.dtype), "', 'fortran_order': False, 'shape': (", shape, "), }");
   constexpr size_t kBefore = 10;  // magic, version, length
-  text.resize((kBefore + text.size() + 1 + kAlignment - 1) / kAlignment * kAlignment - kBefore - 1, ' ');
+  text.resize(RoundUp(kBefore + text.size() + 1, kAlignment) - kBefore - 1, ' ');
   text.push_back('\n');
   std::string header("\x93NUMPY\x01\x00", 8);
   Put(&header, text.size(), 2);

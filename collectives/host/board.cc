@@ -9,12 +9,14 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/round_up.h"
+
 namespace mslua {
 namespace {
 
-constexpr int64_t Aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+constexpr int64_t Aligned(int64_t bytes) { return RoundUp(bytes, 64); }
 // Pairs of lines, which the processor fetches together: an announcement and 80 bytes of payload.
-constexpr int64_t Paired(int64_t bytes) { return (bytes + 127) / 128 * 128; }
+constexpr int64_t Paired(int64_t bytes) { return RoundUp(bytes, 128); }
 constexpr int64_t kSlotBytes = Paired(sizeof(Slot));
 
 }  // namespace

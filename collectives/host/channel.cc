@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/round_up.h"
 
 namespace mslua {
 
@@ -115,7 +116,7 @@ StatusOr<bool> Messages::MoveRecv(Pending& p, bool* finished) {
 }
 
 int64_t Messages::Pieces(int64_t bytes, bool direct) const {
-  return direct || bytes == 0 ? 1 : (bytes + board_.piece_bytes() - 1) / board_.piece_bytes();
+  return direct || bytes == 0 ? 1 : CeilDiv(bytes, board_.piece_bytes());
 }
 
 void Messages::Ring(int peer) const {

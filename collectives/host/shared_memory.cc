@@ -17,6 +17,7 @@
 #include "collectives/host/copy.h"
 #include "collectives/reduce.h"
 #include "core/base/clock.h"
+#include "core/base/round_up.h"
 
 namespace mslua {
 namespace {
@@ -467,7 +468,7 @@ void SharedMemoryCommunicator::CarryStaged(Pending& p, bool* finished) {
   Pieces pieces;
   const int64_t half = board_.window_bytes() / 2;
   const int64_t piece = half / ((blocks ? n - 1 : 1) * element);
-  const int64_t rounds = (call.count + piece - 1) / piece;
+  const int64_t rounds = CeilDiv(call.count, piece);
   const char* in = static_cast<const char*>(call.in);
   if (p.step >= 1) {
     const int64_t first = (p.step - 1) * piece, count = std::min(piece, call.count - first);
@@ -504,7 +505,7 @@ void SharedMemoryCommunicator::CarryStaged(Pending& p, bool* finished) {
 void SharedMemoryCommunicator::CarryStagedReduce(Pending& p, bool* finished) {
   const Call& call = p.call;
   const int64_t element = SizeOf(call.dtype), piece = board_.window_bytes() / element;
-  const int64_t round = p.step / 2, rounds = (call.count + piece - 1) / piece;
+  const int64_t round = p.step / 2, rounds = CeilDiv(call.count, piece);
   const auto part = [&](int64_t of_round) {
     const int64_t first = of_round * piece;
     return Part{first, std::max<int64_t>(0, std::min(piece, call.count - first))};
@@ -613,7 +614,7 @@ Status SharedMemoryCommunicator::Fetch(int r, int64_t offset, void* to, int64_t 
 // Slices of whole cache lines, so that no two ranks write to one.
 int64_t SharedMemoryCommunicator::SliceBegin(int64_t count, int64_t element, int r) const {
   const int64_t per_line = 64 / element;
-  const int64_t lines = (count + per_line - 1) / per_line;
+  const int64_t lines = CeilDiv(count, per_line);
   return std::min(count, lines * r / size() * per_line);
 }
 

@@ -8,6 +8,7 @@
 #include "core/base/parallel_for.h"
 #include "core/base/processor.h"
 #include "core/base/rng.h"
+#include "core/base/round_up.h"
 #include "core/base/shape.h"
 #include "gtest/gtest.h"
 
@@ -21,6 +22,15 @@ TEST(DType, NamesRoundTrip) {
     EXPECT_EQ(ParseDType(LongName(t)), t);
   }
   EXPECT_FALSE(ParseDType("f33").has_value());
+}
+
+TEST(RoundUp, GivesTheNextMultiple) {
+  EXPECT_EQ(CeilDiv(0, 64), 0);
+  EXPECT_EQ(CeilDiv(64, 64), 1);
+  EXPECT_EQ(CeilDiv(65, 64), 2);
+  EXPECT_EQ(RoundUp(0, 64), 0);
+  EXPECT_EQ(RoundUp(64, 64), 64);
+  EXPECT_EQ(RoundUp(65, 64), 128);
 }
 
 float TooSmall() {

@@ -10,6 +10,7 @@
 #endif
 
 #include "core/base/processor.h"
+#include "core/base/round_up.h"
 
 namespace mslua {
 namespace {
@@ -37,7 +38,7 @@ void SetComputeThreads(int threads) {
 void ParallelFor(int64_t n, int64_t grain, absl::FunctionRef<void(int64_t, int64_t)> body) {
   if (n <= 0) return;
   grain = std::max<int64_t>(grain, 1);
-  const int64_t chunks = (n + grain - 1) / grain;
+  const int64_t chunks = CeilDiv(n, grain);
   const int64_t threads = std::min<int64_t>(ComputeThreads(), chunks);
   if (threads <= 1) {
     body(0, n);

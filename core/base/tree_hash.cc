@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/escaping.h"
+#include "core/base/round_up.h"
 #include "core/base/target_clones.h"
 
 namespace mslua {
@@ -137,8 +138,7 @@ void HashRow(Node first, int64_t count, bool ends, const uint8_t* data, size_t s
 }  // namespace
 
 Blake2bTree::Blake2bTree(int64_t size)
-    : size_(size),
-      digests_(static_cast<size_t>(kDigestBytes * std::max<int64_t>(1, (size + kLeafBytes - 1) / kLeafBytes))) {
+    : size_(size), digests_(static_cast<size_t>(kDigestBytes * std::max<int64_t>(1, CeilDiv(size, kLeafBytes)))) {
   if (size == 0) Hash(0, "", 0);
 }
 

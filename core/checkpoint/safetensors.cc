@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/hash.h"
+#include "core/base/round_up.h"
 #include "core/checkpoint/strict_json.h"
 
 namespace mslua::checkpoint {
@@ -111,7 +112,7 @@ StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view start, int6
 
 FileDigester::FileDigester(int64_t size, bool blake2b_tree) {
   digest_.size = size;
-  digest_.crc32c.resize(static_cast<size_t>((size + kChunkBytes - 1) / kChunkBytes));
+  digest_.crc32c.resize(static_cast<size_t>(CeilDiv(size, kChunkBytes)));
   if (blake2b_tree) tree_.emplace(size);
 }
 
@@ -147,7 +148,7 @@ StatusOr<SafetensorsLayout> LayOutSafetensors(std::vector<StoredTensor> tensors,
                          {"data_offsets", {tensor.begin, bytes}}};
   }
   ASSIGN_OR_RETURN(std::string header, DumpJson(json));
-  header.resize((header.size() + 7) / 8 * 8, ' ');  // the data begin at a multiple of 8
+  header.resize(RoundUp(header.size(), 8), ' ');  // the data begin at a multiple of 8
   if (static_cast<int64_t>(header.size()) > kMaxSafetensorsHeader) {
     return absl::InvalidArgumentError("too many tensors for one file");
   }

@@ -17,6 +17,7 @@
 #include "absl/strings/str_format.h"
 #include "core/base/folder.h"
 #include "core/base/hash.h"
+#include "core/base/round_up.h"
 #include "core/data/file.h"
 
 namespace mslua::data {
@@ -24,7 +25,7 @@ namespace {
 
 constexpr int64_t kAlignment = 16;
 
-int64_t Aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+int64_t Aligned(int64_t bytes) { return RoundUp(bytes, kAlignment); }
 
 // A sample as bytes: the sizes of all dimensions, then the columns.
 void Pack(absl::Span<const RawColumn> row, std::vector<uint8_t>* out) {

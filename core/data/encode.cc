@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/round_up.h"
 
 namespace mslua::data {
 namespace {
@@ -31,7 +32,7 @@ StatusOr<Picture> MakePicture(const TensorView& tensor, const PictureOptions& op
     return absl::InvalidArgumentError(absl::StrCat("expected low < high, got ", options.low, " and ", options.high));
   const int64_t n = shape[0], c = shape[1], h = shape[2], w = shape[3];
   const int64_t pad = grid ? options.padding : 0, columns = std::min(std::max<int64_t>(1, options.columns), n);
-  const int64_t rows = (n + columns - 1) / columns;
+  const int64_t rows = CeilDiv(n, columns);
   Picture picture{rows * (h + pad) + pad, columns * (w + pad) + pad, c, {}};
   picture.pixels.resize(static_cast<size_t>(picture.height * picture.width * c), 0);
   const float* values = tensor.as<float>();

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/rng.h"
+#include "core/base/round_up.h"
 
 namespace mslua::data {
 namespace {
@@ -134,7 +135,7 @@ StatusOr<Order> Order::Make(int64_t size, Sharding sharding, const std::vector<O
   order.size_ = size;
   order.sharding_ = sharding;
   order.feeds_ = feeds;
-  int64_t n = sharding.num_shards > 0 ? (size + sharding.num_shards - 1) / sharding.num_shards : size;
+  int64_t n = sharding.num_shards > 0 ? CeilDiv(size, sharding.num_shards) : size;
   int64_t passes = 1;
   int64_t groups = 0;
   for (size_t i = 0; i < ops.size(); ++i) {
@@ -204,7 +205,7 @@ Status Order::AddBatch(const BatchOp& op, size_t name, int64_t n, int64_t* group
                                                    feeds_ > 1 ? absl::StrCat(" x ", feeds_, " feeds") : "", " in ", n,
                                                    " samples; make the batch smaller or set drop_remainder = false"));
   }
-  *groups = op.drop_remainder ? n / rows : (n + rows - 1) / rows;
+  *groups = op.drop_remainder ? n / rows : CeilDiv(n, rows);
   full_ = n % rows == 0;
   left_out_ = op.drop_remainder ? n % rows : 0;
   batch_ = std::make_shared<const BatchOp>(op);
@@ -367,7 +368,7 @@ void Order::Append(size_t count, uint64_t epoch, Pass* pass, EpochOrder* order) 
       return;
     }
     const int64_t shards = sharding_.num_shards;
-    for (int64_t k = 0; k < (size_ + shards - 1) / shards; ++k) {
+    for (int64_t k = 0; k < CeilDiv(size_, shards); ++k) {
       samples.push_back(static_cast<uint32_t>(base + (k * shards + sharding_.shard_id) % size_));
     }
     return;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/rng.h"
+#include "core/base/round_up.h"
 #include "core/data/mix.h"
 
 namespace mslua::data {
@@ -826,7 +827,7 @@ Status Pipeline::MixRows(const Epoch& epoch, int64_t batch, int64_t rows, Scratc
   std::vector<int64_t> offsets;
   for (const TensorType& type : shape.samples) {
     offsets.push_back(bytes);
-    bytes += (type.bytes() + 63) / 64 * 64;
+    bytes += RoundUp(type.bytes(), 64);
   }
   scratch->before.resize(static_cast<size_t>(bytes));
   std::vector<uint8_t*> before;

@@ -14,6 +14,7 @@
 #include "core/base/atomic_file.h"
 #include "core/base/folder.h"
 #include "core/base/hash.h"
+#include "core/base/round_up.h"
 #include "core/device/libraries.h"
 
 namespace mslua {
@@ -108,7 +109,7 @@ StatusOr<std::string> KernelSet::Cubin(const std::string& text) const {
 Status KernelSet::Compile() {
   const auto count = static_cast<int>(texts_.size());
   const int first = static_cast<int>(functions_.size());
-  const int programs = (count - first + of_a_program_ - 1) / of_a_program_;
+  const int programs = CeilDiv(count - first, of_a_program_);
   std::vector<StatusOr<std::string>> cubins(static_cast<size_t>(programs), std::string());
   const auto compile = [&](int program) {
     std::string text = prelude_;

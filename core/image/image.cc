@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/hash.h"
+#include "core/base/round_up.h"
 
 namespace mslua {
 namespace {
@@ -25,8 +26,6 @@ constexpr int64_t kAlignment = 64;
 constexpr int64_t kLargestCopied = 1 << 20;
 // The header, the number of steps that were begun, and the two records.
 constexpr int64_t kBegun = kPage, kRecords = 2 * kPage, kRecordStride = Image::kRecordBytes + kPage;
-
-int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 // A turn, which of the two records is its, and its side, in the one word that is stored at once; 0: none.
 uint64_t WordOf(int64_t turn, int record, int side) {

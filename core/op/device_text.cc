@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/base/round_up.h"
 #include "core/op/device_scalars.h"
 #include "core/op/elementwise.h"
 #include "core/op/special_functions.h"
@@ -219,7 +220,7 @@ constexpr TypeNames kTypes[kNumDTypes] = {{"float", "float"},       {"double", "
 
 DeviceStep Loop(int64_t n, absl::string_view index, const std::string& statements) {
   DeviceStep step;
-  const int64_t blocks = std::max<int64_t>(1, (n + kThreads - 1) / kThreads);
+  const int64_t blocks = std::max<int64_t>(1, CeilDiv(n, kThreads));
   step.blocks = std::min(blocks, kMostBlocks);
   // 32 bits are enough for most indices, and several times as fast to divide.
   const char* const type = n < (int64_t{1} << 31) - kMostBlocks * kThreads ? "u32" : "i64";

@@ -1,4 +1,5 @@
 #include "absl/strings/str_cat.h"
+#include "core/base/round_up.h"
 #include "core/kernels/simd/average_pool.h"
 #include "core/onnx/lowering.h"
 #include "core/ops/declare/device_images.h"
@@ -17,7 +18,7 @@ struct AdaptivePooling {
   };
   Range Covered(int a, int64_t i) const {
     const int64_t size = a == 0 ? x.h : x.w, results = a == 0 ? y.h : y.w;
-    return {i * size / results, ((i + 1) * size + results - 1) / results};
+    return {i * size / results, CeilDiv((i + 1) * size, results)};
   }
 };
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
+#include "core/base/round_up.h"
 #include "core/kernels/dispatch.h"
 #include "core/kernels/simd/softmax.h"
 #include "core/onnx/lowering.h"
@@ -27,7 +28,7 @@ void Scan(const AxisView& v, const Attrs& attrs, T* y, StateType<T> none, First 
   using C = StateType<T>;
   const bool exclusive = attrs.Bool("exclusive"), reverse = attrs.Bool("reverse");
   constexpr int64_t kColumns = 64;  // states that are kept side by side
-  const int64_t shares = (v.inner + kColumns - 1) / kColumns;
+  const int64_t shares = CeilDiv(v.inner, kColumns);
   const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, v.size * std::min(kColumns, v.inner)));
   ParallelFor(v.outer * shares, grain, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {

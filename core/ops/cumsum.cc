@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
+#include "core/base/round_up.h"
 #include "core/kernels/simd/softmax.h"
 #include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
@@ -53,7 +54,7 @@ void Sum(const OpCall& c) {
     return;
   }
   constexpr int64_t kColumns = 64;  // sums that are kept side by side
-  const int64_t shares = (v.inner + kColumns - 1) / kColumns;
+  const int64_t shares = CeilDiv(v.inner, kColumns);
   const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, v.size * std::min(kColumns, v.inner)));
   ParallelFor(v.outer * shares, grain, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {

@@ -1,6 +1,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/round_up.h"
 #include "core/onnx/lowering.h"
 #include "core/op/device_scalars.h"
 #include "core/op/device_text.h"
@@ -74,7 +75,7 @@ DeviceProgram MatmulOnDevice(const OpSpec& spec, const std::string& store) {
   const int64_t m = y[rank - 2], n = y[rank - 1], k = a[rank - (ta ? 2 : 1)];
   constexpr int64_t kTile = 64;
   DeviceStep step;
-  const int64_t row_tiles = (m + kTile - 1) / kTile, column_tiles = (n + kTile - 1) / kTile;
+  const int64_t row_tiles = CeilDiv(m, kTile), column_tiles = CeilDiv(n, kTile);
   step.blocks = row_tiles * column_tiles * NumElements(absl::MakeConstSpan(y).subspan(0, rank - 2));
   step.text = absl::StrCat("  typedef ", DeviceComputeType(spec.inputs[0].dtype), " C;\n", Constant("M", m),
                            Constant("N", n), Constant("K", k), Constant("row_tiles", row_tiles),

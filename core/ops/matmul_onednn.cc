@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "core/base/parallel_for.h"
+#include "core/base/round_up.h"
 #include "core/kernels/amx/tile_bilinear.h"
 #include "core/kernels/onednn/onednn.h"
 #include "core/kernels/select/bilinear_guard.h"
@@ -54,7 +55,7 @@ class FewRowsKernel : public Kernel {
     const T* a = static_cast<const T*>(buffers.inputs[turned_ ? 1 : 0]);
     const T* b = static_cast<const T*>(buffers.inputs[turned_ ? 0 : 1]);
     T* y = static_cast<T*>(buffers.outputs[0]);
-    const int64_t blocks = (s_.n + kBlock - 1) / kBlock;
+    const int64_t blocks = CeilDiv(s_.n, kBlock);
     ParallelFor(blocks, 1, [&](int64_t begin, int64_t end) {
       for (int64_t block = begin; block < end; ++block) {
         const int64_t j = block * kBlock, rows = std::min(kBlock, s_.n - j);
@@ -122,7 +123,7 @@ class RowsKernel : public Kernel {
       share.b = kernel->sums_ ? first * s.n * SizeOf(t) : 0;
       share.y = kernel->sums_ ? i * kernel->elements_ * SizeOf(DType::kF32) : first * s.n * SizeOf(t);
       share.scratch = kernel->scratch_;
-      kernel->scratch_ += (share.kernel->scratch_bytes() + 63) / 64 * 64;
+      kernel->scratch_ += RoundUp(share.kernel->scratch_bytes(), 64);
       kernel->shares_.push_back(std::move(share));
     }
     kernel->parts_ = kernel->scratch_;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
+#include "core/base/round_up.h"
 #include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/ops/define.h"
@@ -175,8 +176,8 @@ class StripsKernel : public Kernel {
   Status Run(const Buffers& b) override {
     const char* const x = static_cast<const char*>(b.inputs[0]);
     char* const y = static_cast<char*>(b.outputs[0]);
-    const int64_t width = kLine / size_, strips = (columns_.size + width - 1) / width;
-    const int64_t heights = (rows_.size + kRows - 1) / kRows, pieces = strips * heights;
+    const int64_t width = kLine / size_, strips = CeilDiv(columns_.size, width);
+    const int64_t heights = CeilDiv(rows_.size, kRows), pieces = strips * heights;
     const bool stream = matrices_ * rows_.size * columns_.size * size_ >= kPastCaches;
     const int64_t largest = std::min(kRows, rows_.size) * std::min(width, columns_.size) * size_;
     ParallelFor(matrices_ * pieces, std::max<int64_t>(1, kGrain / largest), [&](int64_t begin, int64_t end) {

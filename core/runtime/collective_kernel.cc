@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collectives/communicator.h"
+#include "core/base/round_up.h"
 #include "core/op/exchange_boxes.h"
 #include "core/op/rank_call.h"
 #include "core/runtime/memory_plan.h"
@@ -56,7 +57,7 @@ void FromParts(const Cut& cut, const void* parts, void* whole) {
   }
 }
 
-int64_t Aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+int64_t Aligned(int64_t bytes) { return RoundUp(bytes, 64); }
 
 // What a rank needs beside its buffers to put the blocks of a call in order.
 int64_t ScratchOf(const Cut& in, const Cut& out) {

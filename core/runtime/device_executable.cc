@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/exit_code.h"
 #include "core/base/parallel_for.h"
+#include "core/base/round_up.h"
 #include "core/device/device.h"
 #include "core/device/kernel_set.h"
 #include "core/kernels/cuda/library_kernel.h"
@@ -37,7 +38,7 @@ constexpr uint8_t kGuardByte = 0xa5;
 constexpr int64_t kFaultBytes = sizeof(DeviceFault);
 constexpr int64_t kSlots = 2;  // steps that the device may have been given
 
-int64_t Aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+int64_t Aligned(int64_t bytes) { return RoundUp(bytes, 256); }
 
 // The five largest values of a plan, for an error about memory.
 std::string LargestOf(const Graph& graph) {

@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "collectives/nccl/nccl.h"
+#include "core/base/round_up.h"
 #include "core/kernels/cuda/library_kernel.h"
 #include "core/op/device_form.h"
 #include "core/op/rank_call.h"
@@ -19,7 +20,7 @@ constexpr int64_t kAlignment = 256;
 // Inputs up to this size are copied when their step begins, outputs when it ends.
 constexpr int64_t kSmall = 4096;
 
-int64_t Aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+int64_t Aligned(int64_t bytes) { return RoundUp(bytes, kAlignment); }
 
 bool IsData(const Node& n) { return n.attrs.Str("kind") == kData; }
 
@@ -48,7 +49,7 @@ absl::flat_hash_map<int32_t, std::string> RulesOf(const Graph& graph) {
 int64_t PieceBytes(const Node& n) {
   return static_cast<int64_t>(sizeof(int64_t) + (n.inputs.size() + n.outputs.size()) * sizeof(void*));
 }
-int64_t PartsOf(const Node& n) { return (n.outputs[0].elements() + kDevicePart - 1) / kDevicePart; }
+int64_t PartsOf(const Node& n) { return CeilDiv(n.outputs[0].elements(), kDevicePart); }
 
 }  // namespace
 
@@ -135,7 +136,7 @@ DeviceLayout LayOut(const Graph& graph, const std::vector<int64_t>& scratch, int
     layout.posted.push_back(-1);
     if (o.updates.empty()) {
       if (bytes > kSmall) continue;
-      layout.posted[k] = (layout.outbox_bytes + 63) / 64 * 64;
+      layout.posted[k] = RoundUp(layout.outbox_bytes, 64);
       layout.outbox_bytes = layout.posted[k] + bytes;
       continue;
     }

@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "core/base/round_up.h"
+
 namespace mslua {
 namespace {
 
@@ -36,13 +38,12 @@ bool GuardsMemory() {
 
 void CloseMemory(void* data, int64_t bytes) {
   const auto at = reinterpret_cast<uintptr_t>(data), page = Page();
-  Protect((at + page - 1) / page * page, (at + static_cast<uintptr_t>(bytes)) / page * page, PROT_NONE);
+  Protect(RoundUp(at, page), (at + static_cast<uintptr_t>(bytes)) / page * page, PROT_NONE);
 }
 
 void OpenMemory(void* data, int64_t bytes) {
   const auto at = reinterpret_cast<uintptr_t>(data), page = Page();
-  if (bytes > 0)
-    Protect(at / page * page, (at + static_cast<uintptr_t>(bytes) + page - 1) / page * page, PROT_READ | PROT_WRITE);
+  if (bytes > 0) Protect(at / page * page, RoundUp(at + static_cast<uintptr_t>(bytes), page), PROT_READ | PROT_WRITE);
 }
 
 }  // namespace mslua

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/base/round_up.h"
 #include "core/op/rank_call.h"
 #include "core/runtime/collective_node.h"
 
@@ -11,7 +12,7 @@ namespace mslua {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-int64_t Aligned(int64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
+int64_t Aligned(int64_t n) { return RoundUp(n, kAlignment); }
 
 // A piece of the arena and the nodes during which it is taken.
 struct Interval {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/round_up.h"
 #include "core/runtime/guard.h"
 
 namespace mslua {
@@ -27,8 +28,6 @@ class OutOfMemory : public std::bad_alloc {
  private:
   const std::string what_;
 };
-
-int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 // Pages that the system zeroes when they are first touched, by the thread that touches them: nothing is written twice.
 // Null: there is no memory.

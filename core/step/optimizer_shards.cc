@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "core/base/round_up.h"
 #include "core/step/sync_type.h"
 
 namespace mslua {
@@ -36,7 +37,7 @@ bool OptimizerShards::Covers(const ParameterData& p) const {
 
 int64_t OptimizerShards::Slice(const TensorType& whole) const {
   const auto n = static_cast<int64_t>(ranks.size());
-  return (whole.elements() + n - 1) / n;
+  return CeilDiv(whole.elements(), n);
 }
 
 void ScatterGradients(GraphBuilder& g, const OptimizerShards& shards,

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "collectives/groups.h"
+#include "core/base/round_up.h"
 #include "core/checkpoint/begin_lineage.h"
 #include "core/checkpoint/tensor_names.h"
 #include "core/runtime/store_snapshot.h"
@@ -87,7 +88,7 @@ bool CheckpointHook::one_place() const {
 int64_t CheckpointHook::NextStep(const TrainState& state) {
   if (best_due_) return state.step;
   const int64_t every = options_.keeper.save_checkpoint_steps;
-  if (every > 0) return saved_step_ == state.step ? state.step + 1 : (state.step + every - 1) / every * every;
+  if (every > 0) return saved_step_ == state.step ? state.step + 1 : RoundUp(state.step, every);
   // By the clock: looked at after each step.
   return options_.keeper.save_checkpoint_seconds > 0 ? (saved_step_ == state.step ? state.step + 1 : state.step)
                                                      : INT64_MAX;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "core/base/round_up.h"
 
 namespace mslua {
 namespace {
@@ -27,8 +28,7 @@ EvalHook::EvalHook(Progress* progress, Evaluator* evaluator, std::vector<MetricI
 
 int64_t EvalHook::NextStep(const TrainState& s) {
   if (every_steps_ == 0) return INT64_MAX;
-  return done_ == s.step ? (s.step / every_steps_ + 1) * every_steps_
-                         : (s.step + every_steps_ - 1) / every_steps_ * every_steps_;
+  return done_ == s.step ? (s.step / every_steps_ + 1) * every_steps_ : RoundUp(s.step, every_steps_);
 }
 
 Status EvalHook::AtStep(const TrainState& s) {

@@ -22,6 +22,7 @@
 #include "absl/time/clock.h"
 #include "collectives/backends/define.h"
 #include "core/base/clock.h"
+#include "core/base/round_up.h"
 
 namespace mslua {
 namespace {
@@ -771,7 +772,7 @@ StatusOr<std::unique_ptr<Communicator>> MpiCommunicator::Split(absl::Span<const 
 StatusOr<void*> MpiCommunicator::AllocateShared(int64_t bytes, absl::string_view source) {
   RETURN_IF_ERROR(failed_);
   if (bytes <= 0) return absl::InvalidArgumentError(absl::StrCat("a segment of ", bytes, " bytes"));
-  void* memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+  void* memory = aligned_alloc(64, RoundUp(bytes, 64));
   if (memory == nullptr) return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));
   std::memset(memory, 0, bytes);
   shared_.push_back(memory);

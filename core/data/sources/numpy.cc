@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "core/base/folder.h"
+#include "core/base/round_up.h"
 #include "core/base/text.h"
 #include "core/data/numpy_file.h"
 #include "core/data/sources/define.h"
@@ -128,9 +129,7 @@ class NumpyReader : public Reader {
   std::string Where(int64_t i) const override { return absl::StrCat(arrays_[0].array.where, ", row ", i); }
 
  private:
-  static size_t Padded(int64_t bytes) {
-    return (static_cast<size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
-  }
+  static size_t Padded(int64_t bytes) { return static_cast<size_t>(RoundUp(bytes, kAlignment)); }
 
   Status AddFile(const std::string& path, const std::vector<std::string>& wanted) {
     if (!IsFile(path)) {

@@ -16,6 +16,7 @@
 #include "absl/strings/strip.h"
 #include "core/base/folder.h"
 #include "core/base/input_file.h"
+#include "core/base/round_up.h"
 #include "core/data/decode.h"
 #include "core/data/file.h"
 #include "core/data/sources/define.h"
@@ -87,7 +88,7 @@ class TarScanner {
       if (!extension && long_size >= 0) size = long_size;
       const int64_t data = at_ + kBlock;
       if (size < 0 || size > file_.size() - data) return Damaged("it is truncated");
-      at_ = data + (size + kBlock - 1) / kBlock * kBlock;
+      at_ = data + RoundUp(size, kBlock);
       if (extension) {
         RETURN_IF_ERROR(ReadExtension(type, data, size, &long_name, &long_size, &member->kind));
         continue;

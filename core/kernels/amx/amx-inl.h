@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/base/round_up.h"
 #include "core/kernels/amx/amx.h"
 #include "hwy/base.h"
 
@@ -18,8 +19,6 @@ namespace mslua::amx {
 
 constexpr int64_t kTile = 16;                  // rows of a tile; 32-bit words of a row
 constexpr int64_t kTileWords = kTile * kTile;  // of a tile, each two bf16 that are neighbours along k
-
-inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // The first n lanes.
 inline __mmask16 First(int64_t n) { return static_cast<__mmask16>((1u << std::clamp<int64_t>(n, 0, 16)) - 1); }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/base/round_up.h"
 #include "core/kernels/amx/amx-inl.h"
 
 MSLUA_AMX_BEGIN
@@ -20,7 +21,7 @@ class Space {
   template <class T>
   T* Take(int64_t n) {
     T* p = block_ == nullptr ? nullptr : reinterpret_cast<T*>(block_ + taken_);
-    taken_ += (n * static_cast<int64_t>(sizeof(T)) + 63) / 64 * 64;
+    taken_ += RoundUp(n * static_cast<int64_t>(sizeof(T)), 64);
     return p;
   }
   int64_t taken() const { return taken_; }

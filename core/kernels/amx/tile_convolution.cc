@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "core/base/parallel_for.h"
+#include "core/base/round_up.h"
 #include "core/kernels/amx/amx-inl.h"
 
 MSLUA_AMX_BEGIN
@@ -513,7 +514,7 @@ bool SupportsTiles(const Convolution& c) {
   constexpr int64_t kWorth = 90;
   const int64_t taps = c.window.size[0] * c.window.size[1];
   // Rows of the last tiles that would be empty: at most a fifth.
-  const int64_t padded = (c.x.n + kBlock - 1) / kBlock * kBlock;
+  const int64_t padded = RoundUp(c.x.n, kBlock);
   return Available() && c.x.channels_last && c.group == 1 && c.x.c >= kBlock && c.y.c >= kBlock && taps <= kMostTaps &&
          5 * (padded - c.x.n) <= padded && std::min(c.x.c, c.y.c) * taps >= kWorth;
 }

@@ -3,13 +3,14 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/round_up.h"
 
 namespace mslua::onednn {
 namespace {
 
 constexpr int64_t kAlign = 64;
 
-int64_t Align(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+int64_t Align(int64_t bytes) { return RoundUp(bytes, kAlign); }
 
 Status Check(dnnl_status_t s, const char* what) {
   if (s == dnnl_success) return absl::OkStatus();

@@ -7,6 +7,7 @@
 #define HWY_TARGET_INCLUDE "core/kernels/simd/attention_vectors.cc"
 // foreach_target.h first: it includes this file once for each instruction set.
 // clang-format off
+#include "core/base/round_up.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "core/kernels/simd/math-inl.h"
@@ -28,11 +29,11 @@ class Floats {
   // Rows of whole lines, a multiple of what a register tile has.
   float* Take(int64_t rows, int64_t columns) {
     float* p = block_ == nullptr ? nullptr : block_ + taken_;
-    taken_ += (rows + 15) / 16 * 16 * Padded(columns);
+    taken_ += RoundUp(rows, 16) * Padded(columns);
     return p;
   }
   int64_t bytes() const { return taken_ * static_cast<int64_t>(sizeof(float)); }
-  static int64_t Padded(int64_t columns) { return (columns + 15) / 16 * 16; }
+  static int64_t Padded(int64_t columns) { return RoundUp(columns, 16); }
 
  private:
   float* const block_;
@@ -318,11 +319,11 @@ void ForwardBlock(const Attention& a, const ForwardSpace& s, int64_t i, int64_t 
 template <class T>
 void ForwardHead(const Attention& a, Rows<T> q, Rows<T> k, Rows<T> v, MutableRows<T> y, float* lse, void* scratch) {
   const ForwardSpace s(a, scratch);
-  const int64_t keys = (a.s + kRows - 1) / kRows * kRows;
+  const int64_t keys = RoundUp(a.s, kRows);
   CopyRows(k, a.s, keys, a.d, 1, s.k);
   CopyRows(v, a.s, a.s, a.e, 1, s.v);
   for (int64_t i = 0; i < a.t; i += kQueries) {
-    const int64_t m = std::min(kQueries, a.t - i), padded = (m + 15) / 16 * 16;
+    const int64_t m = std::min(kQueries, a.t - i), padded = RoundUp(m, 16);
     CopyRows(Rows<T>{q.data + i * q.stride, q.stride}, m, padded, a.d, static_cast<float>(a.scale) * kLog2E, s.q);
     Transpose(s.q, padded, a.d, s.qt);
     ForwardBlock<T>(a, s, i, m, {y.data + i * y.stride, y.stride}, lse + i);
@@ -421,7 +422,7 @@ struct BackwardOperands {
 // A block of m queries from `i` on, ready for all keys. Numbers of queries beyond them are zeros.
 template <class T>
 void PrepareQueries(const Attention& a, const BackwardOperands<T>& o, const BackwardSpace& s, int64_t i, int64_t m) {
-  const int64_t padded = (m + 15) / 16 * 16;
+  const int64_t padded = RoundUp(m, 16);
   CopyRows(Rows<T>{o.q.data + i * o.q.stride, o.q.stride}, m, padded, a.d, static_cast<float>(a.scale) * kLog2E, s.q);
   Transpose(s.q, padded, a.d, s.qt);
   CopyRows(Rows<T>{o.dy.data + i * o.dy.stride, o.dy.stride}, m, padded, a.e, 1, s.dy);
@@ -438,7 +439,7 @@ void PrepareQueries(const Attention& a, const BackwardOperands<T>& o, const Back
 template <class T>
 void BackwardHead(const Attention& a, const BackwardOperands<T>& o, void* scratch) {
   const BackwardSpace s(a, scratch);
-  const int64_t keys = (a.s + kRows - 1) / kRows * kRows;
+  const int64_t keys = RoundUp(a.s, kRows);
   CopyRows(o.k, a.s, keys, a.d, 1, s.k);
   CopyRows(o.v, a.s, keys, a.e, 1, s.v);
   for (int64_t i = 0; i < a.t; i += kQueries) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
+#include "core/base/round_up.h"
 #include "core/kernels/dispatch.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -184,7 +185,7 @@ AverageAxis AdaptiveAverages(int64_t size, int64_t results) {
   a.source_scale.assign(size, 1);
   for (int64_t i = 0; i < results; ++i) {
     a.begin.push_back(i * size / results);
-    a.end.push_back(((i + 1) * size + results - 1) / results);
+    a.end.push_back(CeilDiv((i + 1) * size, results));
     a.result_scale.push_back(1.0 / static_cast<double>(a.end.back() - a.begin.back()));
   }
   return a;

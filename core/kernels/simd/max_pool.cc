@@ -11,6 +11,7 @@
 #define HWY_TARGET_INCLUDE "core/kernels/simd/max_pool.cc"
 // foreach_target.h first: it includes this file once for each instruction set.
 // clang-format off
+#include "core/base/round_up.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "core/kernels/simd/simd-inl.h"
@@ -152,7 +153,7 @@ class MaxPoolGradKernel : public Kernel {
   MaxPoolGradKernel(const Pooling& p, DType t) : p_(p), bf16_(t == DType::kBF16) {
     const Window& w = p.window;
     const int64_t image = p.x.pixels() * p.x.c;
-    shares_ = image == 0 ? 1 : std::min<int64_t>(ComputeThreads(), (p.x.n * image + kGrain - 1) / kGrain);
+    shares_ = image == 0 ? 1 : std::min<int64_t>(ComputeThreads(), CeilDiv(p.x.n * image, kGrain));
     shares_ = std::max<int64_t>(1, std::min(shares_, p.x.n));
     if (bf16_ && (w.size[0] > w.stride[0] || w.size[1] > w.stride[1])) sums_ = image;
   }

@@ -10,6 +10,7 @@
 #define HWY_TARGET_INCLUDE "core/kernels/simd/softmax.cc"
 // foreach_target.h first: it includes this file once for each instruction set.
 // clang-format off
+#include "core/base/round_up.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "core/kernels/simd/math-inl.h"
@@ -220,7 +221,7 @@ class SoftmaxColumnsKernel : public Kernel {
  public:
   SoftmaxColumnsKernel(const AxisView& v, bool log) : v_(v), log_(log) {}
   Status Run(const Buffers& b) override {
-    const int64_t shares = (v_.inner + kSoftmaxColumns - 1) / kSoftmaxColumns;
+    const int64_t shares = CeilDiv(v_.inner, kSoftmaxColumns);
     const int64_t work = v_.size * std::min(v_.inner, kSoftmaxColumns);
     ParallelFor(v_.outer * shares, kGrain / (work + 1) + 1, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/base/parallel_for.h"
+#include "core/base/round_up.h"
 #include "hwy/cache_control.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -456,7 +457,7 @@ TileProgram::TileProgram(const ScalarProgram& program, absl::Span<const TensorTy
 
   Schedule(Lower(program), program.results);
   grain_ = std::max<int64_t>(kTileElements, (int64_t{64} << 10) / CostOf(program) / kTileElements * kTileElements);
-  threads_ = std::max<int64_t>(1, std::min<int64_t>(ComputeThreads(), (elements_ + grain_ - 1) / grain_));
+  threads_ = std::max<int64_t>(1, std::min<int64_t>(ComputeThreads(), CeilDiv(elements_, grain_)));
   // One tile more, for results that are one number, and for those that are written past the caches.
   thread_bytes_ = (slots_ + 1) * kTileFloats * static_cast<int64_t>(sizeof(float));
 }
@@ -584,7 +585,7 @@ void TileProgram::Run(const void* const* inputs, void* const* outputs, void* scr
     return;
   }
   // Shares are whole tiles, one for each thread's own scratch.
-  const int64_t tiles = (elements_ + kTileElements - 1) / kTileElements;
+  const int64_t tiles = CeilDiv(elements_, kTileElements);
   ParallelFor(threads_, 1, [&](int64_t first, int64_t last) {
     for (int64_t t = first; t < last; ++t) {
       const int64_t begin = tiles * t / threads_ * kTileElements,

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "core/base/parallel_for.h"
+#include "core/base/round_up.h"
 #include "core/kernels/simd/small_matmul.h"
 #include "core/kernels/simd/tile_program.h"
 #include "core/ops/declare/indices.h"
@@ -13,7 +14,7 @@ namespace {
 
 constexpr int64_t kPanel = 64;  // columns
 
-int64_t Panels(int64_t columns) { return (columns + kPanel - 1) / kPanel; }
+int64_t Panels(int64_t columns) { return CeilDiv(columns, kPanel); }
 
 // The matrix whose element (l, j) is at l * row + j * column of w, as panels [columns / 64][terms][64].
 void Pack(int64_t terms, int64_t columns, const float* w, int64_t row, int64_t column, float* panels) {
@@ -64,7 +65,7 @@ struct Layout {
   int64_t bytes = 0;
   int64_t Add(int64_t more) {
     const int64_t at = bytes;
-    bytes += (more + 63) / 64 * 64;
+    bytes += RoundUp(more, 64);
     return at;
   }
 };
@@ -74,7 +75,7 @@ class RecurrentRun : public Kernel {
   RecurrentRun(const RecurrentSizes& s, DType lengths, TileProgram program)
       : s_(s), lengths_type_(lengths), program_(std::move(program)), shares_(std::min<int64_t>(ComputeThreads(), s.n)) {
     lengths_at_ = layout_.Add(s.n * static_cast<int64_t>(sizeof(int64_t)));
-    program_bytes_ = (program_.scratch_bytes() + 63) / 64 * 64;
+    program_bytes_ = RoundUp(program_.scratch_bytes(), 64);
     program_at_ = layout_.Add(program_bytes_ * shares_);
   }
   int64_t scratch_bytes() const override { return layout_.bytes; }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
+#include "core/base/round_up.h"
 #include "core/op/device_text.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -261,8 +262,8 @@ class FastReduction : public Kernel {
     if (at < m.sizes.size()) count_ = m.sizes[at++];
     if (at < m.sizes.size()) inner_ = m.sizes[at++];
     if (outer_ == 1 && inner_ > 1) {
-      block_ = std::max(kMinBlock, (count_ / kMaxBlocks + kMinBlock - 1) / kMinBlock * kMinBlock);
-      blocks_ = (count_ + block_ - 1) / block_;
+      block_ = std::max(kMinBlock, RoundUp(count_ / kMaxBlocks, kMinBlock));
+      blocks_ = CeilDiv(count_, block_);
     }
   }
   static bool Supports(const Merged& m) {
@@ -282,7 +283,7 @@ class FastReduction : public Kernel {
         for (int64_t o = begin; o < end; ++o) y[o] = static_cast<T>(ReduceRun(kKind, x + o * count_, count_));
       });
     } else {
-      const int64_t shares = (inner_ + kColumns - 1) / kColumns;
+      const int64_t shares = CeilDiv(inner_, kColumns);
       ParallelFor(outer_ * shares,
                   std::max<int64_t>(1, kGrain / std::max<int64_t>(1, count_ * std::min(inner_, kColumns))),
                   [&](int64_t begin, int64_t end) {
@@ -303,7 +304,7 @@ class FastReduction : public Kernel {
 
  private:
   // Chunks of fixed size, joined in order: the result does not depend on the threads.
-  int64_t Chunks() const { return std::max<int64_t>(1, (count_ + kGrain - 1) / kGrain); }
+  int64_t Chunks() const { return std::max<int64_t>(1, CeilDiv(count_, kGrain)); }
   void ReduceAll(const T* x, T* y, float* partial) {
     ParallelFor(Chunks(), 1, [&](int64_t begin, int64_t end) {
       for (int64_t k = begin; k < end; ++k)
@@ -378,7 +379,7 @@ class PiecewiseReduction : public Kernel {
   Status Run(const Buffers& b) override {
     const T* x = static_cast<const T*>(b.inputs[0]);
     T* y = static_cast<T*>(b.outputs[0]);
-    const int64_t shares = (columns_ + kColumns - 1) / kColumns, pieces = PlacesOf(pieces_);
+    const int64_t shares = CeilDiv(columns_, kColumns), pieces = PlacesOf(pieces_);
     const int64_t work = pieces * run_ * std::min(columns_, kColumns);
     ParallelFor(PlacesOf(kept_) * shares, std::max<int64_t>(1, kGrain / work), [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {

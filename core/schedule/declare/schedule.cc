@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/round_up.h"
 
 namespace mslua {
 namespace {
@@ -42,7 +43,7 @@ int64_t EpochOf(const ScheduleSettings& s, int64_t step) {
 
 double ShareOfEpochs(const ScheduleSettings& s, int64_t step) {
   const int64_t epoch = s.Int("step_per_epoch");
-  const int64_t all = s.Has("decay_epoch") ? s.Int("decay_epoch") : (s.Int("total_step") + epoch - 1) / epoch;
+  const int64_t all = s.Has("decay_epoch") ? s.Int("decay_epoch") : CeilDiv(s.Int("total_step"), epoch);
   return std::min(1.0, static_cast<double>(EpochOf(s, step)) / static_cast<double>(all));
 }
 
