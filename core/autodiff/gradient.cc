@@ -88,12 +88,6 @@ StatusOr<std::vector<Value>> CallCustom(GraphBuilder& g, const CustomGradient& c
 
 }  // namespace
 
-std::vector<bool> DependsOn(const Graph& graph, Value y, absl::Span<const Value> wrt) {
-  std::vector<bool> out;
-  for (const Value w : wrt) out.push_back(Reached(graph, {w}, static_cast<int32_t>(graph.nodes.size()), {})[y.node]);
-  return out;
-}
-
 StatusOr<std::vector<Value>> Gradients(GraphBuilder& g, Value y, absl::Span<const Value> wrt, Value seed,
                                        bool mark_origin, std::vector<bool>* flows, const CustomGradients* custom) {
   RETURN_IF_ERROR(g.status());

@@ -27,7 +27,4 @@ StatusOr<std::vector<Value>> Gradients(GraphBuilder& g, Value y, absl::Span<cons
                                        bool mark_origin = false, std::vector<bool>* flows = nullptr,
                                        const CustomGradients* custom = nullptr);
 
-// Whether `y` depends on each of `wrt` through float values. Knows no gradients that users give.
-std::vector<bool> DependsOn(const Graph& graph, Value y, absl::Span<const Value> wrt);
-
 }  // namespace mslua

@@ -329,13 +329,9 @@ StatusOr<ImageChain> ImageChain::Make(const TensorType& in, absl::Span<const Tra
         resized = false;
       }
       resized |= resizes;
-      if (const auto* flip = std::get_if<RandomHorizontalFlip>(&transform)) {
-        if (!(flip->prob >= 0 && flip->prob <= 1)) {
-          return Bad(transform, absl::StrCat("expected a probability, got ", flip->prob));
-        }
-        ++chain.random_count_;
-      }
-      if (crop != nullptr) ++chain.random_count_;
+      const auto* flip = std::get_if<RandomHorizontalFlip>(&transform);
+      if (flip != nullptr && !(flip->prob >= 0 && flip->prob <= 1))
+        return Bad(transform, absl::StrCat("expected a probability, got ", flip->prob));
       pass->moves.push_back({transform, {}});
       ASSIGN_OR_RETURN(size, SizeAfter(pass->moves.back(), size));
     }
@@ -354,7 +350,6 @@ Status ImageChain::AddDeclared(const Vision& vision, bool* resized, ImageSize* s
     return BadField(def->class_name.c_str(), absl::StrCat("expected an image of uint8, got ", LongName(out_.dtype),
                                                           "; fix: put it before Rescale, Normalize and TypeCast"));
   }
-  if (def->draws > 0) ++random_count_;
   if (def->resizes && *resized) {
     passes_.push_back(PlainPass(channels_));
     *resized = false;

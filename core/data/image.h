@@ -52,8 +52,6 @@ class ImageChain {
   static StatusOr<ImageChain> Make(const TensorType& in, absl::Span<const Transform> transforms);
 
   const TensorType& out() const { return out_; }
-  // How many of the transforms draw random numbers: `Draws::streams` has an entry for each.
-  int random_count() const { return random_count_; }
 
   // The result's [height,width,channels] or [channels,height,width] for an image of this size.
   StatusOr<Shape> ShapeFor(int64_t height, int64_t width) const;
@@ -93,8 +91,7 @@ class ImageChain {
   std::vector<Pass> passes_;
   TensorType out_;
   int64_t channels_ = 0;  // of the result
-  int random_count_ = 0;
-  bool planar_ = false;  // the result is [channels,height,width]
+  bool planar_ = false;   // the result is [channels,height,width]
 };
 
 }  // namespace mslua::data

@@ -224,10 +224,11 @@ StatusOr<std::unique_ptr<Device>> Device::Make(int ordinal) {
   auto device = std::make_unique<Device>();
   ASSIGN_OR_RETURN(device->driver_, cuda::OpenDriver());
   const auto& driver = *device->driver_;
-  RETURN_IF_CUDA_ERROR(driver, cuDriverGetVersion, &device->driver_version_);
-  if (device->driver_version_ < kOldestDriver)
-    return Unusable(absl::StrCat("the driver ", driver.path, " is of CUDA ", device->driver_version_ / 1000, ".",
-                                 device->driver_version_ % 1000 / 10, ": mslua needs CUDA 12.0 or newer"));
+  int version = 0;  // 12080 is CUDA 12.8
+  RETURN_IF_CUDA_ERROR(driver, cuDriverGetVersion, &version);
+  if (version < kOldestDriver)
+    return Unusable(absl::StrCat("the driver ", driver.path, " is of CUDA ", version / 1000, ".", version % 1000 / 10,
+                                 ": mslua needs CUDA 12.0 or newer"));
   ASSIGN_OR_RETURN(device->info_, InfoOf(driver, ordinal));
   if (!device->info_.usable)
     return Unusable(absl::StrCat("device ", ordinal, " (", device->info_.name, ", ", device->info_.architecture,

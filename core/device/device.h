@@ -176,8 +176,6 @@ class Device {
   StatusOr<int64_t> FreeBytes();
   // 16 bytes that no other device has, whichever numbers processes give to devices.
   StatusOr<cuda::Uuid> Identifier();
-  // 12080 is CUDA 12.8.
-  int driver_version() const { return driver_version_; }
   const cuda::Library<cuda::Driver>& driver() const { return *driver_; }
 
  private:
@@ -186,7 +184,6 @@ class Device {
   const cuda::Library<cuda::Driver>* driver_ = nullptr;
   cuda::Context context_ = nullptr;
   DeviceInfo info_;
-  int driver_version_ = 0;
   bool checks_launches_ = false;
   Tf32 tf32_;
 };

@@ -115,7 +115,6 @@ struct Schedule {
     s.constant = rate;
     return s;
   }
-  bool is_constant() const { return def == nullptr; }
   double At(int64_t step) const { return def == nullptr ? constant : def->rate(settings, step); }
   double highest() const { return def == nullptr ? constant : def->highest(settings); }
   // Every condition on the numbers, by the user's names: kinds of values, limits, conditions between fields.
