@@ -6,7 +6,6 @@
 #include <cstring>
 #include <string>
 
-#include "absl/strings/string_view.h"
 #include "core/base/shape.h"
 #include "core/op/factor_rule.h"
 #include "core/sharding/mesh.h"
@@ -88,8 +87,5 @@ int64_t LeastOverlap(const Mesh& mesh, const Layout& a, const Layout& b, absl::S
 // Copies the part of `local` sizes at `begin` out of a whole tensor, both dense and row-major.
 void CutPart(const TensorType& type, absl::Span<const int64_t> begin, absl::Span<const int64_t> local,
              const void* whole, void* part);
-
-// The inverse of ToString.
-StatusOr<Layout> ParseLayout(absl::string_view text);
 
 }  // namespace mslua

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "core/sharding/testing/parse_layout.h"
 #include "gtest/gtest.h"
 
 namespace mslua {

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "core/sharding/reshard.h"
+#include "core/sharding/testing/parse_layout.h"
 #include "gtest/gtest.h"
 
 namespace mslua {

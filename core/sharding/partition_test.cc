@@ -12,6 +12,7 @@
 #include "core/runtime/testing/run_ranks.h"
 #include "core/sharding/search/search.h"
 #include "core/sharding/testing/models.h"
+#include "core/sharding/testing/parse_layout.h"
 #include "gtest/gtest.h"
 
 namespace mslua {

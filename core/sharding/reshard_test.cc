@@ -5,6 +5,7 @@
 #include <random>
 
 #include "core/sharding/testing/lockstep.h"
+#include "core/sharding/testing/parse_layout.h"
 #include "gtest/gtest.h"
 
 namespace mslua {

@@ -1,10 +1,9 @@
-// Strategies and layouts: what parses prints, and parses again to the same text.
+// Strategies: what parses prints, and parses again to the same text.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "core/sharding/layout.h"
 #include "core/sharding/strategy.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -13,10 +12,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::string printed = mslua::ToString(*strategy);
     const auto again = mslua::ParseStrategy(printed);
     if (!again.ok() || *again != *strategy) std::abort();
-  }
-  if (const auto layout = mslua::ParseLayout(text); layout.ok()) {
-    const auto again = mslua::ParseLayout(layout->ToString());
-    if (!again.ok() || !(*again == *layout)) std::abort();
   }
   return 0;
 }
