@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/graph/evaluate.h"
+#include "core/graph/testing/evaluate.h"
 #include "core/op/marks.h"
 #include "gtest/gtest.h"
 

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "core/graph/builder.h"
-#include "core/graph/evaluate.h"
+#include "core/graph/testing/evaluate.h"
 #include "core/op/registry.h"
 #include "gtest/gtest.h"
 

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "core/graph/builder.h"
-#include "core/graph/evaluate.h"
+#include "core/graph/testing/evaluate.h"
 #include "gtest/gtest.h"
 
 namespace mslua {

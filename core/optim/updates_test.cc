@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "core/graph/builder.h"
-#include "core/graph/evaluate.h"
+#include "core/graph/testing/evaluate.h"
 #include "gtest/gtest.h"
 
 namespace mslua {

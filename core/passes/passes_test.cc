@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/autodiff/gradient.h"
 #include "core/graph/builder.h"
-#include "core/graph/evaluate.h"
+#include "core/graph/testing/evaluate.h"
 #include "core/op/marks.h"
 #include "core/passes/decisions.h"
 #include "gmock/gmock.h"

@@ -8,7 +8,7 @@
 #include "core/autodiff/gradient.h"
 #include "core/base/aligned_memory.h"
 #include "core/graph/builder.h"
-#include "core/graph/evaluate.h"
+#include "core/graph/testing/evaluate.h"
 #include "core/passes/run_passes.h"
 #include "gtest/gtest.h"
 

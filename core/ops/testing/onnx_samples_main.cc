@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "core/base/atomic_file.h"
 #include "core/graph/builder.h"
-#include "core/graph/evaluate.h"
+#include "core/graph/testing/evaluate.h"
 #include "core/onnx/export.h"
 #include "core/op/registry.h"
 #include "core/ops/testing/sample_run.h"

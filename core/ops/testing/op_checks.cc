@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/autodiff/gradient.h"
 #include "core/base/rng.h"
-#include "core/graph/evaluate.h"
+#include "core/graph/testing/evaluate.h"
 #include "core/ops/testing/sample_run.h"
 
 namespace mslua::testing {

@@ -1,4 +1,4 @@
-#include "core/graph/evaluate.h"
+#include "core/graph/testing/evaluate.h"
 
 #include "absl/strings/str_cat.h"
 
