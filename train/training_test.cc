@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "collectives/host/inproc.h"
+#include "core/data/testing/memory_sources.h"
 #include "core/optim/registry.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -31,6 +31,7 @@
 #include "core/data/dataset.h"
 #include "core/data/loader.h"
 #include "core/data/source.h"
+#include "core/data/testing/memory_sources.h"
 #include "core/graph/builder.h"
 #include "core/runtime/executable.h"
 #include "core/train/trainer.h"

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/data/loader.h"
+#include "core/data/testing/memory_sources.h"
 
 namespace mslua::data {
 namespace {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "core/data/sample_code.h"
+#include "core/data/testing/memory_sources.h"
 #include "core/data/testing/source_testing.h"
 #include "gmock/gmock.h"
 

@@ -5,6 +5,7 @@
 
 #include "core/data/augment.h"
 #include "core/data/loader.h"
+#include "core/data/testing/memory_sources.h"
 #include "gtest/gtest.h"
 
 namespace mslua::data {

@@ -11,6 +11,7 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "core/data/testing/memory_sources.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -152,12 +152,6 @@ std::shared_ptr<Generator> Source::generator() const {
   return nullptr;
 }
 
-Source NumpySlices(std::vector<NamedArray> arrays) { return Source("numpy_slices", {{"data", std::move(arrays)}}); }
-
-Source GeneratorSource(std::shared_ptr<Generator> generator, std::vector<std::string> column_names) {
-  return Source("generator", {{"source", std::move(generator)}, {"column_names", std::move(column_names)}});
-}
-
 namespace {
 
 // A format of tables that is not read here, and what of pandas or pyarrow makes a data frame of a file and of a folder.

@@ -40,7 +40,8 @@ class Generator {
   using Row = std::vector<TensorView>;
 
   virtual ~Generator() = default;
-  // Samples there are. -1: a sequence whose end is found by running it.
+  // Samples there are. -1: a sequence whose end is found by running it. Where it has no random access, Pipeline::Open
+  // runs it once to count them, up to what the operations use.
   virtual int64_t size() const = 0;
   // True: Get works for any i in [0, size()). False: Rewind and Next do.
   virtual bool random_access() const = 0;
@@ -194,12 +195,6 @@ class Source {
   std::vector<std::shared_ptr<const Dataset>> parts_;
   OpenFunction open_ = nullptr;
 };
-
-// Sources in memory.
-Source NumpySlices(std::vector<NamedArray> arrays);
-// A sequence without random access and with size() -1 is run once by Pipeline::Open to count it, up to what the
-// operations use.
-Source GeneratorSource(std::shared_ptr<Generator> generator, std::vector<std::string> column_names);
 
 // Not for a source with a generator.
 StatusOr<std::unique_ptr<Reader>> OpenSource(const Source& source);

@@ -12,6 +12,7 @@
 #include "core/data/dataset.h"
 #include "core/data/loader.h"
 #include "core/data/source.h"
+#include "core/data/testing/memory_sources.h"
 #include "core/graph/builder.h"
 #include "core/train/trainer.h"
 #include "gtest/gtest.h"

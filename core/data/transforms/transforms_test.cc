@@ -4,6 +4,7 @@
 #include <set>
 
 #include "core/data/loader.h"
+#include "core/data/testing/memory_sources.h"
 #include "core/data/testing/source_testing.h"
 #include "core/data/vision.h"
 #include "gmock/gmock.h"
