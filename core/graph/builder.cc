@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
 #include "core/base/rng.h"
+#include "core/op/formula.h"
 #include "core/op/marks.h"
 #include "core/op/registry.h"
 

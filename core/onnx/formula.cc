@@ -1,4 +1,6 @@
 // Operators with a formula: a node of ONNX for each instruction.
+#include "core/op/formula.h"
+
 #include <limits>
 
 #include "absl/strings/str_cat.h"

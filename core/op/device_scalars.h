@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "core/op/formula.h"
-
 namespace mslua {
+
+struct ScalarProgram;  // core/op/formula.h
 
 // A number as CUDA text, exactly: "0.5", "INFINITY", ...
 std::string NumberText(double value);

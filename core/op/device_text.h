@@ -8,9 +8,10 @@
 #include "absl/types/span.h"
 #include "core/op/device_form.h"
 #include "core/op/device_scalars.h"
-#include "core/op/formula.h"
 
 namespace mslua {
+
+struct ScalarProgram;  // core/op/formula.h
 
 // What stands before all kernels: element types, arithmetic on them, sums over the threads of a block.
 const char* DevicePrelude();

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/op/formula.h"
 #include "core/op/marks.h"
 
 namespace mslua {

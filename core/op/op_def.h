@@ -14,13 +14,13 @@
 #include "core/op/attrs.h"
 #include "core/op/device_form.h"
 #include "core/op/factor_rule.h"
-#include "core/op/formula.h"
 #include "core/op/kernel.h"
 
 namespace mslua {
 
 class GraphBuilder;
 struct GradContext;
+struct ScalarProgram;  // core/op/formula.h
 struct Value;
 
 // Which element types an input takes. kT inputs share one type, the operator's T.

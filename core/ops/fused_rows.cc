@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_split.h"
+#include "core/op/formula.h"
 #include "core/ops/declare/labelled_rows.h"
 #include "core/ops/define.h"
 

@@ -5,6 +5,7 @@
 #include "core/onnx/lowering.h"
 #include "core/op/device_scalars.h"
 #include "core/op/device_text.h"
+#include "core/op/formula.h"
 #include "core/op/registry.h"
 #include "core/ops/define.h"
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/graph/builder.h"
+#include "core/op/formula.h"
 #include "core/op/registry.h"
 #include "core/ops/testing/op_checks.h"
 #include "gmock/gmock.h"

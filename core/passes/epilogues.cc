@@ -7,6 +7,7 @@
 
 #include "absl/types/optional.h"
 #include "core/graph/gradient_marks.h"
+#include "core/op/formula.h"
 #include "core/op/registry.h"
 #include "core/passes/passes.h"
 #include "core/passes/rewriter.h"

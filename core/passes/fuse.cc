@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/graph/gradient_marks.h"
+#include "core/op/formula.h"
 #include "core/op/registry.h"
 #include "core/passes/passes.h"
 #include "core/passes/rewriter.h"

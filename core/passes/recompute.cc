@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
+#include "core/op/formula.h"
 #include "core/passes/passes.h"
 #include "core/passes/rewriter.h"
 

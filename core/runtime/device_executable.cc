@@ -19,6 +19,7 @@
 #include "core/device/kernel_set.h"
 #include "core/kernels/cuda/library_kernel.h"
 #include "core/op/device_text.h"
+#include "core/op/formula.h"
 #include "core/op/rank_call.h"
 #include "core/passes/decisions.h"
 #include "core/runtime/collective_kernel.h"

@@ -12,12 +12,13 @@
 #include "absl/types/optional.h"
 #include "core/device/cublas_matmul.h"
 #include "core/graph/graph.h"
-#include "core/op/formula.h"
 #include "core/runtime/executable.h"
 #include "core/runtime/memory_plan.h"
 #include "core/runtime/schedule.h"
 
 namespace mslua {
+
+struct ScalarProgram;  // core/op/formula.h
 
 // The product that a node is, where cuBLASLt may compute it.
 absl::optional<MatmulShape> ProductOf(const Node& node, const OpSpec& spec);

@@ -15,6 +15,7 @@
 #include "core/device/libraries.h"
 #include "core/graph/builder.h"
 #include "core/op/device_text.h"
+#include "core/op/formula.h"
 #include "core/op/registry.h"
 #include "core/passes/passes.h"
 #include "core/runtime/device_layout.h"

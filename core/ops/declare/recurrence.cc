@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/graph/builder.h"
+#include "core/op/formula.h"
 #include "core/ops/declare/indices.h"
 #include "core/ops/declare/recurrence_rows.h"
 

@@ -1,6 +1,7 @@
 #include "core/ops/declare/recurrence_cell.h"
 
 #include "absl/strings/str_cat.h"
+#include "core/op/formula.h"
 
 namespace mslua {
 namespace {

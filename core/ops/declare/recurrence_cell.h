@@ -6,9 +6,10 @@
 #include <vector>
 
 #include "core/op/attrs.h"
-#include "core/op/formula.h"
 
 namespace mslua {
+
+struct ScalarProgram;  // core/op/formula.h
 
 struct RecurrentCell {
   std::string name;

@@ -1,6 +1,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/op/device_scalars.h"
 #include "core/op/device_text.h"
+#include "core/op/formula.h"
 #include "core/ops/declare/recurrence_rows.h"
 
 namespace mslua {
