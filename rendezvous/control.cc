@@ -50,6 +50,11 @@ bool Take(absl::string_view* from, std::string* text) {
 
 }  // namespace
 
+std::string ControlMessage::Field(const std::string& name) const {
+  const auto found = fields.find(name);
+  return found == fields.end() ? "" : found->second;
+}
+
 bool StartsControl(absl::string_view first) {
   return first.size() >= sizeof kMagic && std::memcmp(first.data(), &kMagic, sizeof kMagic) == 0;
 }

@@ -32,6 +32,9 @@ struct ControlMessage {
   };
   Type type = Type::kHeartbeat;
   std::map<std::string, std::string> fields;
+
+  // The text of that name; empty where the message has none.
+  std::string Field(const std::string& name) const;
 };
 
 inline constexpr size_t kControlHeaderBytes = 16;

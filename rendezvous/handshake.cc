@@ -14,11 +14,6 @@ using Type = ControlMessage::Type;
 constexpr size_t kNonceBytes = 32;
 constexpr char kWrongSecret[] = "its job secret (MSLUA_JOB_SECRET_FILE) is not this job's";
 
-std::string Field(const ControlMessage& message, const std::string& name) {
-  const auto it = message.fields.find(name);
-  return it == message.fields.end() ? "" : it->second;
-}
-
 // Each text behind its length: no two lists give the same bytes.
 std::string Joined(std::initializer_list<absl::string_view> texts) {
   std::string joined;
@@ -46,12 +41,12 @@ ControlMessage Challenge(const ConnectionUse& use, const std::string& nonce) {
 }
 
 bool ParseUse(const ControlMessage& message, ConnectionUse* use) {
-  if (Field(message, "nonce").size() != kNonceBytes) return false;
-  if (Field(message, "use") == "control") return true;
+  if (message.Field("nonce").size() != kNonceBytes) return false;
+  if (message.Field("use") == "control") return true;
   use->kind = ConnectionUse::Kind::kData;
-  use->job = Field(message, "job");
-  return Field(message, "use") == "data" && absl::SimpleAtoi(Field(message, "epoch"), &use->epoch) &&
-         absl::SimpleAtoi(Field(message, "from"), &use->from) && absl::SimpleAtoi(Field(message, "to"), &use->to);
+  use->job = message.Field("job");
+  return message.Field("use") == "data" && absl::SimpleAtoi(message.Field("epoch"), &use->epoch) &&
+         absl::SimpleAtoi(message.Field("from"), &use->from) && absl::SimpleAtoi(message.Field("to"), &use->to);
 }
 
 template <class Socket>
@@ -107,9 +102,9 @@ StatusOr<ControlMessage> Dialler::Start() {
 
 StatusOr<ControlMessage> Dialler::Prove(const ControlMessage& challenge) {
   if (challenge.type == Type::kRefuse) {
-    return absl::PermissionDeniedError(absl::StrCat("refused: ", Printable(Field(challenge, "reason"))));
+    return absl::PermissionDeniedError(absl::StrCat("refused: ", Printable(challenge.Field("reason"))));
   }
-  const std::string nonce = Field(challenge, "nonce");
+  const std::string nonce = challenge.Field("nonce");
   if (challenge.type != Type::kChallenge || nonce.size() != kNonceBytes) {
     return absl::DataLossError("the other end did not answer with a challenge");
   }
@@ -119,10 +114,10 @@ StatusOr<ControlMessage> Dialler::Prove(const ControlMessage& challenge) {
 
 StatusOr<Seals> Dialler::Finish(const ControlMessage& verdict) const {
   if (verdict.type == Type::kRefuse) {
-    return absl::PermissionDeniedError(absl::StrCat("refused: ", Printable(Field(verdict, "reason"))));
+    return absl::PermissionDeniedError(absl::StrCat("refused: ", Printable(verdict.Field("reason"))));
   }
   if (verdict.type != Type::kAccept) return absl::DataLossError("the other end did not answer the proof");
-  if (!SameSecret(Field(verdict, "proof"), Derive(secret_, "acceptor", use_, nonces_))) {
+  if (!SameSecret(verdict.Field("proof"), Derive(secret_, "acceptor", use_, nonces_))) {
     return absl::PermissionDeniedError("the other end does not know the job secret (MSLUA_JOB_SECRET_FILE)");
   }
   return Seals{Seal(Derive(secret_, "key of the dialler", use_, nonces_)),
@@ -144,14 +139,14 @@ ControlMessage Acceptor::Answer(const ControlMessage& message) {
     if (!why.empty()) return Refuse(why);
     const auto nonce = RandomBytes(kNonceBytes);
     if (!nonce.ok()) return Refuse(std::string(nonce.status().message()));
-    nonces_ = absl::StrCat(Field(message, "nonce"), *nonce);
+    nonces_ = absl::StrCat(message.Field("nonce"), *nonce);
     state_ = State::kChallenged;
     return {Type::kChallenge, {{"nonce", *nonce}}};
   }
   if (state_ != State::kChallenged || message.type != Type::kProof) {
     return Refuse("it did not answer the challenge with a proof");
   }
-  if (!SameSecret(Field(message, "proof"), Derive(secret_, "dialler", use_, nonces_))) return Refuse(kWrongSecret);
+  if (!SameSecret(message.Field("proof"), Derive(secret_, "dialler", use_, nonces_))) return Refuse(kWrongSecret);
   state_ = State::kAccepted;
   return {Type::kAccept, {{"proof", Derive(secret_, "acceptor", use_, nonces_)}}};
 }

@@ -57,11 +57,6 @@ std::string RandomName() {
   return absl::StrCat(absl::Hex(random(), absl::kZeroPad8), absl::Hex(random(), absl::kZeroPad8));
 }
 
-std::string Field(const ControlMessage& message, const std::string& name) {
-  const auto it = message.fields.find(name);
-  return it == message.fields.end() ? "" : it->second;
-}
-
 // A text of another process for a line of a log.
 std::string OnOneLine(const std::string& text) {
   std::string line = Printable(text);
@@ -72,15 +67,15 @@ std::string OnOneLine(const std::string& text) {
 // The exit code that a message carries. A job that was ended has not succeeded, whatever the message says.
 int FailureCode(const ControlMessage& message) {
   int code = 0;
-  return absl::SimpleAtoi(Field(message, "code"), &code) && code > 0 && code < 256 ? code : kExitRankCrashed;
+  return absl::SimpleAtoi(message.Field("code"), &code) && code > 0 && code < 256 ? code : kExitRankCrashed;
 }
 
 // The error that a scheduler's kAbort carries.
 Status AbortOf(const ControlMessage& message) {
   Cause cause = {-1, FailureCode(message)};
   int rank = 0;
-  if (absl::SimpleAtoi(Field(message, "rank"), &rank) && rank >= 0) cause.rank = rank;
-  return WithCause(absl::AbortedError(PrintableMessage(Field(message, "why"))), cause);
+  if (absl::SimpleAtoi(message.Field("rank"), &rank) && rank >= 0) cause.rank = rank;
+  return WithCause(absl::AbortedError(PrintableMessage(message.Field("why"))), cause);
 }
 
 // The reverse: what the others are told.
@@ -498,17 +493,17 @@ void Scheduler::Handle(Worker& worker, const ControlMessage& message) {
   if (worker.left || worker.rank < 0) return Expel(worker, "it sent a message that only a member may send");
   switch (message.type) {
     case Type::kCompare:
-      return Compare(worker, OnOneLine(Field(message, "name")), OnOneLine(Field(message, "value")));
+      return Compare(worker, OnOneLine(message.Field("name")), OnOneLine(message.Field("value")));
     case Type::kRelay:
       return Relay(worker, message);
     case Type::kAbort: {
-      const std::string why = absl::StrCat(NameOf(worker), ": ", PrintableMessage(Field(message, "why")));
+      const std::string why = absl::StrCat(NameOf(worker), ": ", PrintableMessage(message.Field("why")));
       return Fault(WithCause(absl::AbortedError(why), {worker.rank, FailureCode(message)}));
     }
     case Type::kLeave: {
       worker.left = true;
       int code = kExitOk;
-      if (!absl::SimpleAtoi(Field(message, "code"), &code) || code < 0 || code > 255) code = kExitOk;
+      if (!absl::SimpleAtoi(message.Field("code"), &code) || code < 0 || code > 255) code = kExitOk;
       {
         const std::lock_guard<std::mutex> lock(mutex_);
         left_[worker.rank] = code;
@@ -528,12 +523,12 @@ void Scheduler::Handle(Worker& worker, const ControlMessage& message) {
 
 void Scheduler::Listen(Worker& worker, const ControlMessage& heartbeat) {
   int64_t turn = 0;
-  if (absl::SimpleAtoi(Field(heartbeat, "turn"), &turn)) roster_.Progress(worker.key, turn);
-  if (const std::string crash = Field(heartbeat, "crash"); !crash.empty() && worker.rank >= 0) {
+  if (absl::SimpleAtoi(heartbeat.Field("turn"), &turn)) roster_.Progress(worker.key, turn);
+  if (const std::string crash = heartbeat.Field("crash"); !crash.empty() && worker.rank >= 0) {
     const std::lock_guard<std::mutex> lock(mutex_);
     crash_files_[worker.rank] = {crash, worker.join["who"]};
   }
-  const std::string elastic = Field(heartbeat, "elastic");
+  const std::string elastic = heartbeat.Field("elastic");
   if (worker.rank == 0 && !elastic.empty() && elastic != elastic_) Allow(elastic);
 }
 
@@ -682,7 +677,7 @@ void Scheduler::Compare(Worker& worker, const std::string& name, const std::stri
 
 void Scheduler::Relay(const Worker& from, ControlMessage message) {
   int to = -1;
-  if (!absl::SimpleAtoi(Field(message, "to"), &to) || to < 0 || from.rank < 0) return;
+  if (!absl::SimpleAtoi(message.Field("to"), &to) || to < 0 || from.rank < 0) return;
   message.fields.erase("to");
   message.fields["from"] = absl::StrCat(from.rank);
   for (const auto& worker : workers_) {
@@ -847,11 +842,11 @@ StatusOr<std::unique_ptr<Membership>> Membership::TryJoin(const JoinOptions& opt
       return WithCause(absl::AbortedError(lost.message()), CauseOf(lost));
     }
     if (!message.ok()) return late(message.status());
-    if (message->type == Type::kRefuse && !Field(*message, "done").empty())
+    if (message->type == Type::kRefuse && !message->Field("done").empty())
       return WithCause(absl::CancelledError("the job is done: this worker is not needed"), {-1, kExitOk});
     if (message->type == Type::kRefuse) {
       return absl::FailedPreconditionError(
-          absl::StrCat("refuses this worker: ", PrintableMessage(Field(*message, "reason"))));
+          absl::StrCat("refuses this worker: ", PrintableMessage(message->Field("reason"))));
     }
     if (message->type == Type::kAbort) {
       const Status over = AbortOf(*message);
@@ -861,26 +856,26 @@ StatusOr<std::unique_ptr<Membership>> Membership::TryJoin(const JoinOptions& opt
     if (message->type == Type::kProgress) {
       if (!std::exchange(registered, true)) me->Introduce(*message);
       deadline = std::max(deadline, MonotonicNow() + kSilence);
-      const std::string line = PrintableMessage(Field(*message, "line"));
+      const std::string line = PrintableMessage(message->Field("line"));
       if (options.log && !line.empty()) options.log(line);
-      const bool waits = !Field(*message, "spare").empty();
-      if (int64_t epoch = 0; waits && absl::SimpleAtoi(Field(*message, "epoch"), &epoch)) waited->epoch = epoch;
+      const bool waits = !message->Field("spare").empty();
+      if (int64_t epoch = 0; waits && absl::SimpleAtoi(message->Field("epoch"), &epoch)) waited->epoch = epoch;
       if (waits && !std::exchange(waited->spare, true) && options.log)
         options.log("all ranks have a worker: this one waits as a spare");
     }
     welcome = std::move(*message);
   }
   int size = 0;
-  if (!absl::SimpleAtoi(Field(welcome, "size"), &size) || !absl::SimpleAtoi(Field(welcome, "rank"), &me->rank_) ||
+  if (!absl::SimpleAtoi(welcome.Field("size"), &size) || !absl::SimpleAtoi(welcome.Field("rank"), &me->rank_) ||
       size < 1 || me->rank_ < 0 || me->rank_ >= size) {
     return absl::DataLossError("a malformed welcome came");
   }
-  me->job_ = Field(welcome, "job");
-  if (!absl::SimpleAtoi(Field(welcome, "epoch"), &me->epoch_)) me->epoch_ = 1;
-  me->cause_ = PrintableMessage(Field(welcome, "cause"));
+  me->job_ = welcome.Field("job");
+  if (!absl::SimpleAtoi(welcome.Field("epoch"), &me->epoch_)) me->epoch_ = 1;
+  me->cause_ = PrintableMessage(welcome.Field("cause"));
   for (int r = 0; r < size; ++r) {
-    const auto endpoint = ParseEndpoint(Field(welcome, absl::StrCat("endpoint.", r)));
-    me->peers_.push_back({Field(welcome, absl::StrCat("host.", r)), endpoint.ok() ? *endpoint : Endpoint()});
+    const auto endpoint = ParseEndpoint(welcome.Field(absl::StrCat("endpoint.", r)));
+    me->peers_.push_back({welcome.Field(absl::StrCat("host.", r)), endpoint.ok() ? *endpoint : Endpoint()});
   }
   me->stop_ = Fd(eventfd(0, EFD_CLOEXEC));
   me->heard_ = MonotonicNow();
@@ -901,14 +896,14 @@ Status Membership::Send(const ControlMessage& message) {
 }
 
 void Membership::Introduce(const ControlMessage& message) {
-  const std::string who = OnOneLine(Field(message, "who")), rank = OnOneLine(Field(message, "rank"));
+  const std::string who = OnOneLine(message.Field("who")), rank = OnOneLine(message.Field("rank"));
   if (!absl::SimpleAtoi(rank, &scheduler_rank_) || scheduler_rank_ < 0) scheduler_rank_ = -1;
   if (!who.empty()) {
     scheduler_ =
         absl::StrCat(scheduler_rank_ < 0 ? "the scheduler" : absl::StrCat("rank ", scheduler_rank_), " (", who, ")");
   }
   int64_t limit = 0;
-  if (absl::SimpleAtoi(Field(message, "limit"), &limit) && limit > 0) heartbeat_limit_ = absl::Milliseconds(limit);
+  if (absl::SimpleAtoi(message.Field("limit"), &limit) && limit > 0) heartbeat_limit_ = absl::Milliseconds(limit);
   heard_ = MonotonicNow();
 }
 
@@ -1020,7 +1015,7 @@ void Membership::Run() {
     }
     if (message.ok() && message->type == Type::kStop) {
       int signal = 0;
-      if (on_stop_ && absl::SimpleAtoi(Field(*message, "signal"), &signal)) on_stop_(signal);
+      if (on_stop_ && absl::SimpleAtoi(message->Field("signal"), &signal)) on_stop_(signal);
       continue;
     }
     if (absl::IsPermissionDenied(message.status())) Send(AbortFor(Lost(message.status()))).IgnoreError();
@@ -1045,7 +1040,7 @@ void Membership::Run() {
     } else if (message->type == Type::kAbort) {
       health_ = AbortOf(*message);
     } else if (message->type == Type::kCompare) {
-      verdicts_[Field(*message, "name")] = Field(*message, "verdict");
+      verdicts_[message->Field("name")] = message->Field("verdict");
     }
     changed_.notify_all();
     if (health_.ok()) continue;
@@ -1108,7 +1103,7 @@ void Membership::Listen(std::function<void(int from, const Texts& texts)> listen
 
 void Membership::Deliver(const ControlMessage& message) {
   int from = -1;
-  if (!absl::SimpleAtoi(Field(message, "from"), &from)) return;
+  if (!absl::SimpleAtoi(message.Field("from"), &from)) return;
   const std::lock_guard<std::mutex> lock(listener_mutex_);
   if (listener_) listener_(from, message.fields);
 }

@@ -20,11 +20,6 @@ namespace {
 
 constexpr size_t kPacketBytes = (64 << 10) + kControlHeaderBytes;
 
-std::string Field(const ControlMessage& message, const char* name) {
-  const auto found = message.fields.find(name);
-  return found == message.fields.end() ? "" : found->second;
-}
-
 }  // namespace
 
 StatusOr<std::unique_ptr<Connection>> Connection::Attach(const endpoint::Job& job, int rank, absl::Duration limit) {
@@ -34,13 +29,13 @@ StatusOr<std::unique_ptr<Connection>> Connection::Attach(const endpoint::Job& jo
   ASSIGN_OR_RETURN(c->socket_, ConnectUnix(job.SocketOf(rank), deadline));
   ASSIGN_OR_RETURN(const ControlMessage challenge, c->Receive(deadline));
   if (challenge.type == ControlMessage::Type::kRefuse)
-    return absl::ResourceExhaustedError(Printable(Field(challenge, "why")));
+    return absl::ResourceExhaustedError(Printable(challenge.Field("why")));
   if (challenge.type != ControlMessage::Type::kChallenge) return absl::DataLossError("no challenge came");
   RETURN_IF_ERROR(
-      c->Send({ControlMessage::Type::kProof, {{"proof", endpoint::ProofOf(token, Field(challenge, "nonce"))}}}));
+      c->Send({ControlMessage::Type::kProof, {{"proof", endpoint::ProofOf(token, challenge.Field("nonce"))}}}));
   ASSIGN_OR_RETURN(const ControlMessage verdict, c->Receive(deadline));
   if (verdict.type != ControlMessage::Type::kAccept)
-    return absl::PermissionDeniedError(absl::StrCat("refused: ", Printable(Field(verdict, "why"))));
+    return absl::PermissionDeniedError(absl::StrCat("refused: ", Printable(verdict.Field("why"))));
   c->greeting_ = verdict.fields;
   return c;
 }
@@ -72,7 +67,7 @@ StatusOr<ControlMessage> Connection::Receive(MonotonicTime deadline) {
 Status Connection::TakeUpAgain(absl::Duration limit) {
   constexpr absl::Duration kLook = absl::Milliseconds(100);
   const Status ended = absl::UnavailableError("the job has ended");
-  if (over_ || Field({{}, greeting_}, "recovers") != "1" || job_.run.empty()) return ended;
+  if (over_ || ControlMessage{{}, greeting_}.Field("recovers") != "1" || job_.run.empty()) return ended;
   const MonotonicTime until = MonotonicNow() + limit;
   for (; MonotonicNow() < until; absl::SleepFor(kLook)) {
     if (interrupted()) return absl::AbortedError("interrupted");
@@ -105,12 +100,12 @@ StatusOr<std::string> Connection::Call(absl::string_view line, bool json, absl::
       continue;
     }
     RETURN_IF_ERROR(message.status());
-    if (message->type == ControlMessage::Type::kEvent) on_event(Field(*message, "text"));
+    if (message->type == ControlMessage::Type::kEvent) on_event(message->Field("text"));
     if (message->type == ControlMessage::Type::kRefuse)
-      return absl::PermissionDeniedError(absl::StrCat("refused: ", Field(*message, "why")));
-    if (message->type != ControlMessage::Type::kReply || Field(*message, "id") != id) continue;
-    text += Field(*message, "text");
-    const std::string end = Field(*message, "end");
+      return absl::PermissionDeniedError(absl::StrCat("refused: ", message->Field("why")));
+    if (message->type != ControlMessage::Type::kReply || message->Field("id") != id) continue;
+    text += message->Field("text");
+    const std::string end = message->Field("end");
     if (end == "ok") return text;
     if (!end.empty()) return absl::FailedPreconditionError(text);
   }
@@ -121,7 +116,7 @@ bool Connection::Poll() {
     const auto message = Receive(MonotonicNow());
     if (absl::IsNotFound(message.status())) return true;
     if (!message.ok()) return false;
-    if (message->type == ControlMessage::Type::kEvent) on_event(Field(*message, "text"));
+    if (message->type == ControlMessage::Type::kEvent) on_event(message->Field("text"));
   }
 }
 

@@ -25,11 +25,6 @@ bool Send(int fd, const ControlMessage& message) {
   return send(fd, packet.data(), packet.size(), MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
 }
 
-std::string Field(const ControlMessage& message, const char* name) {
-  const auto found = message.fields.find(name);
-  return found == message.fields.end() ? "" : found->second;
-}
-
 }  // namespace
 
 LuaHelper::~LuaHelper() {
@@ -130,12 +125,12 @@ void LuaHelper::OnReadable() {
   } else if (message->type == ControlMessage::Type::kCommand) {
     left_ = deadline_ - MonotonicNow();
     deadline_ = MonotonicTime::InfiniteFuture();
-    outlet_.command(Field(*message, "line"));
+    outlet_.command(message->Field("line"));
   } else if (message->type == ControlMessage::Type::kReply) {
-    if (Field(*message, "end") == "ok")
-      Finish(Field(*message, "text"));
+    if (message->Field("end") == "ok")
+      Finish(message->Field("text"));
     else
-      Finish(absl::InvalidArgumentError(Field(*message, "text")));
+      Finish(absl::InvalidArgumentError(message->Field("text")));
   }
 }
 

@@ -173,13 +173,9 @@ void Server::Read(Client& client) {
 }
 
 void Server::Handle(Client& client, const ControlMessage& message) {
-  const auto field = [&](const char* name) {
-    const auto found = message.fields.find(name);
-    return found == message.fields.end() ? std::string() : found->second;
-  };
   if (!client.accepted) {
     if (message.type != ControlMessage::Type::kProof ||
-        !SameSecret(field("proof"), ProofOf(options_.token, client.nonce)))
+        !SameSecret(message.Field("proof"), ProofOf(options_.token, client.nonce)))
       return Refuse(client, "the token is not this job's");
     if (clients() >= options_.max_clients)
       return Refuse(client, absl::StrCat("the job serves ", options_.max_clients, " clients and no more: try later"));
@@ -192,7 +188,8 @@ void Server::Handle(Client& client, const ControlMessage& message) {
   if (message.type == ControlMessage::Type::kLeave) {
     client.leaving = true;
   } else if (message.type == ControlMessage::Type::kCommand) {
-    handler_->OnCommand({client.number, PeerPid(client.socket), field("id"), field("line"), field("json") == "1"});
+    handler_->OnCommand({client.number, PeerPid(client.socket), message.Field("id"), message.Field("line"),
+                         message.Field("json") == "1"});
   } else {
     Refuse(client, "a client sends commands");
   }
