@@ -1,6 +1,6 @@
 // A rank's place in its job: from who it is (rendezvous/identity.h) to the world communicator, and the end of it all.
 //
-// Ranks meet through a scheduler (rendezvous/rendezvous.h): the launcher's, the cluster's, or one that rank 0 runs.
+// Ranks meet through a scheduler (rendezvous/scheduler.h): the launcher's, the cluster's, or one that rank 0 runs.
 // It compares what they run, watches that they live, and tells all of them why the job is over.
 #pragma once
 
@@ -21,8 +21,10 @@
 #include "launch/image_keeper.h"
 #include "launch/network.h"
 #include "launch/stopped_ranks.h"
+#include "rendezvous/heartbeat_timeout.h"
 #include "rendezvous/identity.h"
-#include "rendezvous/rendezvous.h"
+#include "rendezvous/membership.h"
+#include "rendezvous/scheduler.h"
 
 namespace mslua {
 

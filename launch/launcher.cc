@@ -27,8 +27,8 @@
 #include "launch/restarts.h"
 #include "launch/this_host.h"
 #include "rendezvous/identity.h"
-#include "rendezvous/rendezvous.h"
 #include "rendezvous/restart_policy.h"
+#include "rendezvous/scheduler.h"
 #include "rendezvous/socket.h"
 
 namespace mslua {

@@ -11,7 +11,7 @@
 #include "absl/time/clock.h"
 #include "core/base/exit_code.h"
 #include "rendezvous/identity.h"
-#include "rendezvous/rendezvous.h"
+#include "rendezvous/membership.h"
 
 namespace mslua {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/exit_code.h"
-#include "rendezvous/rendezvous.h"
+#include "rendezvous/cause.h"
 
 namespace mslua {
 

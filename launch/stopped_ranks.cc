@@ -15,7 +15,7 @@
 #include "core/base/exit_code.h"
 #include "core/base/input_file.h"
 #include "launch/this_host.h"
-#include "rendezvous/rendezvous.h"
+#include "rendezvous/cause.h"
 
 namespace mslua {
 namespace {

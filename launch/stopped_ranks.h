@@ -1,7 +1,7 @@
 // Ranks of this job on this host that a signal has stopped, found among the system's processes.
 //
-// Where ranks are connected, heartbeats tell (rendezvous/rendezvous.h). This is for the time when they are not: before
-// they have met, when a stopped rank looks like one that nobody has started yet, and in MPI_Init.
+// Where ranks are connected, heartbeats tell (rendezvous/heartbeat_timeout.h). This is for the time when they are not:
+// before they have met, when a stopped rank looks like one that nobody has started yet, and in MPI_Init.
 #pragma once
 
 #include <sys/types.h>

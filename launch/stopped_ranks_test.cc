@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "core/base/exit_code.h"
-#include "rendezvous/rendezvous.h"
+#include "rendezvous/cause.h"
 
 namespace mslua {
 namespace {

@@ -16,7 +16,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "rendezvous/handshake.h"
-#include "rendezvous/rendezvous.h"
+#include "rendezvous/heartbeat_timeout.h"
+#include "rendezvous/membership.h"
+#include "rendezvous/scheduler.h"
 
 namespace mslua {
 namespace {

@@ -14,7 +14,8 @@
 #include "absl/time/clock.h"
 #include "core/base/clock.h"
 #include "core/base/exit_code.h"
-#include "rendezvous/rendezvous.h"
+#include "rendezvous/membership.h"
+#include "rendezvous/scheduler.h"
 #include "rendezvous/socket.h"
 
 namespace mslua {

@@ -1,5 +1,3 @@
-#include "rendezvous/rendezvous.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -14,6 +12,8 @@
 #include "absl/time/clock.h"
 #include "core/base/clock.h"
 #include "core/base/rng.h"
+#include "rendezvous/membership.h"
+#include "rendezvous/scheduler.h"
 
 namespace mslua {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "rendezvous/rendezvous.h"
+#include "rendezvous/scheduler.h"
 
 namespace {
 

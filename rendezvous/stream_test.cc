@@ -11,7 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "core/base/exit_code.h"
-#include "rendezvous/rendezvous.h"
+#include "rendezvous/membership.h"
+#include "rendezvous/scheduler.h"
 #include "rendezvous/tls/testing.h"
 
 namespace mslua {

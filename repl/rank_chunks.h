@@ -15,7 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "core/base/status.h"
 #include "lua/session.h"
-#include "rendezvous/rendezvous.h"
+#include "rendezvous/membership.h"
 
 namespace mslua::repl {
 

@@ -15,7 +15,9 @@
 #include "absl/time/clock.h"
 #include "collectives/backends/native/native.h"
 #include "collectives/conformance.h"
-#include "rendezvous/rendezvous.h"
+#include "rendezvous/heartbeat_timeout.h"
+#include "rendezvous/membership.h"
+#include "rendezvous/scheduler.h"
 
 namespace {
 std::atomic<int64_t> shift_s{0};  // of the calendar clock
