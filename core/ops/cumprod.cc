@@ -3,49 +3,15 @@
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/parallel_for.h"
-#include "core/base/round_up.h"
 #include "core/kernels/dispatch.h"
-#include "core/kernels/simd/softmax.h"
 #include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/ops/declare/along_axis.h"
+#include "core/ops/declare/scan.h"
 #include "core/ops/define.h"
 
 namespace mslua {
 namespace {
-
-constexpr int64_t kGrain = 16384;  // elements that are worth a thread
-
-// What a row's state is kept in.
-template <class T>
-using StateType = std::conditional_t<std::is_integral_v<T>, T, double>;
-
-// Along the axis: state = first(i) at the first element, next(state, i) at the others, of elements i. y[i] is the state
-// after it, or with `exclusive` the state before it, which at the first element is `none`.
-template <class T, class First, class Next>
-void Scan(const AxisView& v, const Attrs& attrs, T* y, StateType<T> none, First first, Next next) {
-  using C = StateType<T>;
-  const bool exclusive = attrs.Bool("exclusive"), reverse = attrs.Bool("reverse");
-  constexpr int64_t kColumns = 64;  // states that are kept side by side
-  const int64_t shares = CeilDiv(v.inner, kColumns);
-  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, v.size * std::min(kColumns, v.inner)));
-  ParallelFor(v.outer * shares, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t) {
-      const int64_t column = t % shares * kColumns, n = std::min(kColumns, v.inner - column);
-      C states[kColumns];
-      std::fill_n(states, n, none);
-      for (int64_t k = 0; k < v.size; ++k) {
-        const int64_t at = (t / shares * v.size + (reverse ? v.size - 1 - k : k)) * v.inner + column;
-        for (int64_t c = 0; c < n; ++c) {
-          const C before = states[c];
-          states[c] = k == 0 ? first(at + c) : next(before, at + c);
-          y[at + c] = static_cast<T>(exclusive ? before : states[c]);
-        }
-      }
-    }
-  });
-}
 
 // Products of integers are modulo their range.
 template <class T>
@@ -60,12 +26,12 @@ Status CumulativeProduct(const OpCall& c) {
   const AxisView v = AxisView::Of(c.inputs[0].type.shape, c.attrs.Int("axis"));
   DispatchDType(c.inputs[0].type.dtype, [&](auto zero) {
     using T = decltype(zero);
-    using C = StateType<T>;
+    using C = ScanType<T>;
     if constexpr (!std::is_same_v<T, bool>) {
       const T* x = c.inputs[0].as<T>();
       const auto element = [x](int64_t i) { return static_cast<C>(x[i]); };
-      Scan<T>(v, c.attrs, c.outputs[0].as<T>(), C{1}, element,
-              [&](C before, int64_t i) { return Product<C>(before, element(i)); });
+      Scan<T>(v, c.attrs, c.outputs[0].as<T>(), C{1},
+              [&](C before, int64_t i, bool first) { return first ? element(i) : Product<C>(before, element(i)); });
     }
   });
   return absl::OkStatus();
@@ -76,9 +42,9 @@ Status Recurrence(const OpCall& c) {
   DispatchFloat(c.inputs[0].type.dtype, [&](auto zero) {
     using T = decltype(zero);
     const T *a = c.inputs[0].as<T>(), *b = c.inputs[1].as<T>();
-    Scan<T>(
-        v, c.attrs, c.outputs[0].as<T>(), 0.0, [b](int64_t i) { return static_cast<double>(b[i]); },
-        [a, b](double before, int64_t i) { return static_cast<double>(a[i]) * before + static_cast<double>(b[i]); });
+    Scan<T>(v, c.attrs, c.outputs[0].as<T>(), 0.0, [a, b](double before, int64_t i, bool first) {
+      return first ? static_cast<double>(b[i]) : static_cast<double>(a[i]) * before + static_cast<double>(b[i]);
+    });
   });
   return absl::OkStatus();
 }

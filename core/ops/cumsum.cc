@@ -3,26 +3,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
-#include "core/base/round_up.h"
-#include "core/kernels/simd/softmax.h"
 #include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/ops/declare/along_axis.h"
+#include "core/ops/declare/scan.h"
 #include "core/ops/define.h"
 
 namespace mslua {
 namespace {
 
-constexpr int64_t kGrain = 16384;  // elements that are worth a thread
-
-// What sums are kept in. A long row's sum in f32 would stop growing.
-template <class T>
-using SumType = std::conditional_t<std::is_integral_v<T>, T, double>;
-
 // Sums along kRows rows of `size` elements side by side, so that no sum waits for the one before it.
 template <int kRows, class T>
 void SumRows(const T* x, T* y, int64_t size, bool exclusive, bool reverse) {
-  using C = SumType<T>;
+  using C = ScanType<T>;
   C sums[kRows] = {};
   for (int64_t i = 0; i < size; ++i) {
     const int64_t k = reverse ? size - 1 - i : i;
@@ -38,14 +31,14 @@ void SumRows(const T* x, T* y, int64_t size, bool exclusive, bool reverse) {
 
 template <class T>
 void Sum(const OpCall& c) {
-  using C = SumType<T>;
+  using C = ScanType<T>;
   const AxisView v = AxisView::Of(c.inputs[0].type.shape, c.attrs.Int("axis"));
   const bool exclusive = c.attrs.Bool("exclusive"), reverse = c.attrs.Bool("reverse");
   const T* x = c.inputs[0].as<T>();
   T* y = c.outputs[0].as<T>();
   if (v.inner == 1) {
     constexpr int kRows = 2;  // of more, lines of rows and results fall in one set of the cache
-    ParallelFor(v.outer, kGrain / std::max<int64_t>(1, v.size) + 1, [&](int64_t begin, int64_t end) {
+    ParallelFor(v.outer, kScanGrain / std::max<int64_t>(1, v.size) + 1, [&](int64_t begin, int64_t end) {
       int64_t row = begin;
       for (; row + kRows <= end; row += kRows)
         SumRows<kRows>(x + row * v.size, y + row * v.size, v.size, exclusive, reverse);
@@ -53,23 +46,7 @@ void Sum(const OpCall& c) {
     });
     return;
   }
-  constexpr int64_t kColumns = 64;  // sums that are kept side by side
-  const int64_t shares = CeilDiv(v.inner, kColumns);
-  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, v.size * std::min(kColumns, v.inner)));
-  ParallelFor(v.outer * shares, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t) {
-      const int64_t column = t % shares * kColumns, n = std::min(kColumns, v.inner - column);
-      C sums[kColumns] = {};
-      for (int64_t k = 0; k < v.size; ++k) {
-        const int64_t at = (t / shares * v.size + (reverse ? v.size - 1 - k : k)) * v.inner + column;
-        for (int64_t c = 0; c < n; ++c) {
-          const C before = sums[c];
-          sums[c] += static_cast<C>(x[at + c]);
-          y[at + c] = static_cast<T>(exclusive ? before : sums[c]);
-        }
-      }
-    }
-  });
+  Scan<T>(v, c.attrs, y, C{}, [x](C before, int64_t i, bool) { return before + static_cast<C>(x[i]); });
 }
 
 }  // namespace
