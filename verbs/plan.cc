@@ -133,7 +133,7 @@ void PrintJson(const Section& s) {
 std::string Milliseconds(double seconds) { return absl::StrFormat("%.4g", seconds * 1e3); }
 
 // How each operator is sharded. Text has those that compute, have a strategy or move data; JSON has all.
-Section Cuts(const ShardReport& report, const Graph& graph, bool all) {
+Section ShardedOperators(const ShardReport& report, const Graph& graph, bool all) {
   Section s{"operators", "sharding of operators", {"operator", "strategy", "layout", "bytes", "ms", "moves"}, {}, ""};
   for (const ShardReport::Operator& o : report.operators) {
     if (!all && !o.arithmetic && o.bytes == 0 && !mark::kUserStrategy.Has(graph.nodes[o.node].attrs)) continue;
@@ -348,7 +348,7 @@ StatusOr<std::vector<Section>> ExplainSections(GlobalView& view, const cli::Comm
 // `memory`: bytes of a rank.
 StatusOr<std::vector<Section>> ShardSections(GlobalView& view, const cli::CommandLine& command, int64_t memory) {
   ASSIGN_OR_RETURN(const ShardReport report, ReportOf(view));
-  return std::vector<Section>{Cuts(report, view.planned()->graph, command.Bool("json")), Parameters(report),
+  return std::vector<Section>{ShardedOperators(report, view.planned()->graph, command.Bool("json")), Parameters(report),
                               Predicted(report, view, memory)};
 }
 
@@ -467,8 +467,8 @@ StatusOr<std::vector<Section>> Sections(const cli::CommandLine& command, int64_t
   const auto* traced = ToObject<std::shared_ptr<TracedGraph>>(session->lua(), -1);
   if (traced == nullptr) return absl::InternalError("mslua.verbs.plan() gave no graph");
   GlobalView* const view = session->state().view.get();
-  const bool cut = view != nullptr && view->planned() != nullptr;
-  if (!cut && (command.Given("explain") || command.Given("cluster")))
+  const bool sharded = view != nullptr && view->planned() != nullptr;
+  if (!sharded && (command.Given("explain") || command.Given("cluster")))
     return absl::InvalidArgumentError(absl::StrCat(
         "--", command.Given("explain") ? "explain" : "cluster",
         " needs a recipe in semi_auto_parallel or auto_parallel and -n 2 or more: nothing is sharded here"));
@@ -476,14 +476,14 @@ StatusOr<std::vector<Section>> Sections(const cli::CommandLine& command, int64_t
     if (stages == nullptr)
       return command.Given("explain") ? ExplainInStages(command, ranks, *view) : StageSections(command, ranks, *view);
     double seconds = 0;
-    if (cut) {
+    if (sharded) {
       ASSIGN_OR_RETURN(const ShardReport report, ReportOf(*view));
       seconds = report.seconds;
     }
     stages->slowest_seconds = std::max(stages->slowest_seconds, seconds);
     stages->section.rows.push_back(StageRow((*traced)->graph, *view, seconds));
   }
-  if (cut && command.Given("explain")) return ExplainSections(*view, command);
+  if (sharded && command.Given("explain")) return ExplainSections(*view, command);
   const std::string device = command.String("device");
   CompileOptions compile;
   compile.share = ranks > 1;
@@ -495,7 +495,7 @@ StatusOr<std::vector<Section>> Sections(const cli::CommandLine& command, int64_t
     ASSIGN_OR_RETURN(OnDevice on, PlanFor(device, graph, view, ranks));
     // Ranks that have parts of the tensors save them together, and wait.
     if (lua_toboolean(session->lua(), -2) != 0 && view == nullptr) on.copied_bytes = SnapshotBytes(graph);
-    if (cut) {
+    if (sharded) {
       ASSIGN_OR_RETURN(sections, ShardSections(*view, command, on.bytes()));
     }
     sections.push_back(Memory(on));
@@ -505,7 +505,7 @@ StatusOr<std::vector<Section>> Sections(const cli::CommandLine& command, int64_t
     return sections;
   }
   ASSIGN_OR_RETURN(const PlanReport plan, PlanOf(graph, compile));
-  if (cut) {
+  if (sharded) {
     ASSIGN_OR_RETURN(sections,
                      ShardSections(*view, command, plan.store_bytes + plan.workspace_bytes + plan.shared_bytes));
   }

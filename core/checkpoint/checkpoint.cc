@@ -341,10 +341,10 @@ Status CheckpointWriter::Commit(const RunState& run, const std::vector<Manifest>
 Status CheckpointWriter::CommitWhole(const RunState& run, const std::vector<Manifest>& parts) {
   ASSIGN_OR_RETURN(const std::string manifest, JoinParts(run, parts));
   RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(folder(), "/", kManifestName), manifest));
-  ASSIGN_OR_RETURN(const auto cut, Checkpoint::Open(folder()));
+  ASSIGN_OR_RETURN(const auto sharded, Checkpoint::Open(folder()));
   ASSIGN_OR_RETURN(const auto whole, Create(path_, companions_));
-  ASSIGN_OR_RETURN(FileDigest digest, WriteWhole(*cut, absl::StrCat(whole->folder(), "/", FileOfRank(0))));
-  return whole->Commit(run, {PartOfWhole(cut->manifest().tensors, std::move(digest))});
+  ASSIGN_OR_RETURN(FileDigest digest, WriteWhole(*sharded, absl::StrCat(whole->folder(), "/", FileOfRank(0))));
+  return whole->Commit(run, {PartOfWhole(sharded->manifest().tensors, std::move(digest))});
 }
 
 StatusOr<std::string> JoinParts(const RunState& run, const std::vector<Manifest>& parts) {
@@ -692,11 +692,11 @@ namespace {
 bool PartOf(const Shape& shape, int64_t rank, int64_t ranks, Shape* begin, Shape* end) {
   *begin = Shape(shape.size(), 0);
   *end = shape;
-  const auto cut = std::find_if(shape.begin(), shape.end(), [&](int64_t n) { return n > 0 && n % ranks == 0; });
-  if (cut == shape.end()) return rank == 0;
-  const size_t d = static_cast<size_t>(cut - shape.begin());
-  (*begin)[d] = *cut / ranks * rank;
-  (*end)[d] = *cut / ranks * (rank + 1);
+  const auto split = std::find_if(shape.begin(), shape.end(), [&](int64_t n) { return n > 0 && n % ranks == 0; });
+  if (split == shape.end()) return rank == 0;
+  const size_t d = static_cast<size_t>(split - shape.begin());
+  (*begin)[d] = *split / ranks * rank;
+  (*end)[d] = *split / ranks * (rank + 1);
   return true;
 }
 

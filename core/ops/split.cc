@@ -12,10 +12,10 @@ FastKernel RowPieces(bool joins);
 namespace {
 
 std::string SplitRule(const Attrs& attrs, absl::Span<const TensorType> in) {
-  const auto dims = [&](absl::string_view cut) {
+  const auto dims = [&](absl::string_view along_axis) {
     std::string text;
     for (int64_t d = 0; d < in[0].rank(); ++d)
-      absl::StrAppend(&text, d == attrs.Int("axis") ? absl::StrCat("!", cut) : absl::StrCat("d", d), " ");
+      absl::StrAppend(&text, d == attrs.Int("axis") ? absl::StrCat("!", along_axis) : absl::StrCat("d", d), " ");
     return text;
   };
   std::string rule = dims("x") + "-> ";

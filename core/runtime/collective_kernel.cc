@@ -29,30 +29,30 @@ int PlaceIn(const std::vector<int64_t>& group, int64_t rank) {
   return static_cast<int>(std::find(group.begin(), group.end(), rank) - group.begin());
 }
 
-Cut CutOf(const TensorType& whole, int64_t axis, int64_t parts) {
-  Cut cut;
-  cut.parts = parts;
-  for (int64_t d = 0; d < axis; ++d) cut.outer *= whole.shape[d];
-  cut.block = cut.outer == 0 ? 0 : whole.bytes() / (cut.outer * parts);
-  return cut;
+Split SplitOf(const TensorType& whole, int64_t axis, int64_t parts) {
+  Split split;
+  split.parts = parts;
+  for (int64_t d = 0; d < axis; ++d) split.outer *= whole.shape[d];
+  split.block = split.outer == 0 ? 0 : whole.bytes() / (split.outer * parts);
+  return split;
 }
 
 // From a tensor to its parts, one after the other, and back.
-void ToParts(const Cut& cut, const void* whole, void* parts) {
+void ToParts(const Split& split, const void* whole, void* parts) {
   const auto* from = static_cast<const char*>(whole);
-  for (int64_t p = 0; p < cut.parts; ++p) {
-    for (int64_t o = 0; o < cut.outer; ++o) {
-      std::memcpy(static_cast<char*>(parts) + (p * cut.outer + o) * cut.block, from + (o * cut.parts + p) * cut.block,
-                  static_cast<size_t>(cut.block));
+  for (int64_t p = 0; p < split.parts; ++p) {
+    for (int64_t o = 0; o < split.outer; ++o) {
+      std::memcpy(static_cast<char*>(parts) + (p * split.outer + o) * split.block,
+                  from + (o * split.parts + p) * split.block, static_cast<size_t>(split.block));
     }
   }
 }
-void FromParts(const Cut& cut, const void* parts, void* whole) {
+void FromParts(const Split& split, const void* parts, void* whole) {
   const auto* from = static_cast<const char*>(parts);
-  for (int64_t p = 0; p < cut.parts; ++p) {
-    for (int64_t o = 0; o < cut.outer; ++o) {
-      std::memcpy(static_cast<char*>(whole) + (o * cut.parts + p) * cut.block, from + (p * cut.outer + o) * cut.block,
-                  static_cast<size_t>(cut.block));
+  for (int64_t p = 0; p < split.parts; ++p) {
+    for (int64_t o = 0; o < split.outer; ++o) {
+      std::memcpy(static_cast<char*>(whole) + (o * split.parts + p) * split.block,
+                  from + (p * split.outer + o) * split.block, static_cast<size_t>(split.block));
     }
   }
 }
@@ -60,7 +60,7 @@ void FromParts(const Cut& cut, const void* parts, void* whole) {
 int64_t Aligned(int64_t bytes) { return RoundUp(bytes, 64); }
 
 // What a rank needs beside its buffers to put the blocks of a call in order.
-int64_t ScratchOf(const Cut& in, const Cut& out) {
+int64_t ScratchOf(const Split& in, const Split& out) {
   return (in.dense() ? 0 : Aligned(in.bytes())) + (out.dense() ? 0 : out.bytes());
 }
 
@@ -197,7 +197,7 @@ std::vector<ExchangeKernel::Box> BoxesOf(const Node& node) {
 // tensor is sharded along an inner dimension they go through scratch memory.
 class BlocksKernel : public CollectiveKernel {
  public:
-  BlocksKernel(const Groups* groups, Communicator* group, Call call, std::string source, Cut in, Cut out)
+  BlocksKernel(const Groups* groups, Communicator* group, Call call, std::string source, Split in, Split out)
       : CollectiveKernel(groups, group, call, std::move(source)), in_(in), out_(out) {}
   int64_t scratch_bytes() const override { return ScratchOf(in_, out_); }
   Status Run(const Buffers& b) override {
@@ -216,13 +216,13 @@ class BlocksKernel : public CollectiveKernel {
   }
 
  private:
-  const Cut in_, out_;
+  const Split in_, out_;
 };
 
-Cut Whole(const TensorType& type) {
-  Cut cut;
-  cut.block = type.bytes();
-  return cut;
+Split Whole(const TensorType& type) {
+  Split split;
+  split.block = type.bytes();
+  return split;
 }
 
 // A bucket's tensors lie one after the other, BucketStride apart: what is between them travels along.
@@ -261,13 +261,13 @@ class WaitKernel : public Kernel {
 
 }  // namespace
 
-std::pair<Cut, Cut> CutsOf(const Graph& graph, const Node& node) {
+std::pair<Split, Split> SplitsOf(const Graph& graph, const Node& node) {
   const TensorType &in = graph.TypeOf(node.inputs[0]), &out = node.outputs[0];
   const auto n = static_cast<int64_t>(node.attrs.Ints("group").size());
   const RankCall call = RankCallOf(*node.op);
-  if (call == RankCall::kAllGather) return {Whole(in), CutOf(out, node.attrs.Int("axis"), n)};
-  if (call == RankCall::kReduceScatter) return {CutOf(in, node.attrs.Int("axis"), n), Whole(out)};
-  return {CutOf(in, node.attrs.Int("split_axis"), n), CutOf(out, node.attrs.Int("concat_axis"), n)};
+  if (call == RankCall::kAllGather) return {Whole(in), SplitOf(out, node.attrs.Int("axis"), n)};
+  if (call == RankCall::kReduceScatter) return {SplitOf(in, node.attrs.Int("axis"), n), Whole(out)};
+  return {SplitOf(in, node.attrs.Int("split_axis"), n), SplitOf(out, node.attrs.Int("concat_axis"), n)};
 }
 
 bool MovesBlocks(const Node& node) {
@@ -339,7 +339,7 @@ int64_t CollectiveScratch(const Graph& graph, const Node& node) {
   if (RankCallOf(*node.op) == RankCall::kExchange)
     return ExchangeKernel::ScratchOf(BoxesOf(node), node.outputs[0].dtype);
   if (!MovesBlocks(node)) return 0;
-  const auto [in, out] = CutsOf(graph, node);
+  const auto [in, out] = SplitsOf(graph, node);
   return ScratchOf(in, out);
 }
 
@@ -423,7 +423,7 @@ Made MakeWhole(const Site& s) {
 }
 
 Made MakeBlocks(const Site& s) {
-  const auto [in, out] = CutsOf(s.graph, s.node);
+  const auto [in, out] = SplitsOf(s.graph, s.node);
   return std::make_unique<BlocksKernel>(s.groups, s.group, CallOf(s.graph, s.node), s.source, in, out);
 }
 

@@ -41,15 +41,15 @@ class StartedCalls {
 };
 
 // One dimension of a row-major tensor in `parts`: [outer, parts, block] against [parts, outer, block], blocks in bytes.
-struct Cut {
+struct Split {
   int64_t outer = 1, parts = 1, block = 0;
   bool dense() const { return outer == 1 || parts == 1; }  // both orders are the same
   int64_t bytes() const { return outer * parts * block; }
 };
-// Whether the ranks' blocks follow one another in the call's buffers: all_gather, reduce_scatter, all_to_all. CutsOf
+// Whether the ranks' blocks follow one another in the call's buffers: all_gather, reduce_scatter, all_to_all. SplitsOf
 // gives them in what the node reads and in what it makes.
 bool MovesBlocks(const Node& node);
-std::pair<Cut, Cut> CutsOf(const Graph& graph, const Node& node);
+std::pair<Split, Split> SplitsOf(const Graph& graph, const Node& node);
 
 // "train.lua:88 Net/fc1 all_reduce"; of a node that a pass has made, where the first of its inputs comes from.
 std::string SourceOf(const Graph& graph, const Node& node);

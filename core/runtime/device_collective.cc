@@ -8,18 +8,18 @@ namespace mslua {
 namespace {
 
 // From a tensor to its parts, one after the other, and back.
-Status ToParts(DeviceStream& stream, const Cut& cut, const void* whole, void* parts) {
-  for (int64_t p = 0; p < cut.parts; ++p)
-    RETURN_IF_ERROR(stream.CopyRows(static_cast<char*>(parts) + p * cut.outer * cut.block, cut.block,
-                                    static_cast<const char*>(whole) + p * cut.block, cut.parts * cut.block, cut.block,
-                                    cut.outer));
+Status ToParts(DeviceStream& stream, const Split& split, const void* whole, void* parts) {
+  for (int64_t p = 0; p < split.parts; ++p)
+    RETURN_IF_ERROR(stream.CopyRows(static_cast<char*>(parts) + p * split.outer * split.block, split.block,
+                                    static_cast<const char*>(whole) + p * split.block, split.parts * split.block,
+                                    split.block, split.outer));
   return absl::OkStatus();
 }
-Status FromParts(DeviceStream& stream, const Cut& cut, const void* parts, void* whole) {
-  for (int64_t p = 0; p < cut.parts; ++p)
-    RETURN_IF_ERROR(stream.CopyRows(static_cast<char*>(whole) + p * cut.block, cut.parts * cut.block,
-                                    static_cast<const char*>(parts) + p * cut.outer * cut.block, cut.block, cut.block,
-                                    cut.outer));
+Status FromParts(DeviceStream& stream, const Split& split, const void* parts, void* whole) {
+  for (int64_t p = 0; p < split.parts; ++p)
+    RETURN_IF_ERROR(stream.CopyRows(static_cast<char*>(whole) + p * split.block, split.parts * split.block,
+                                    static_cast<const char*>(parts) + p * split.outer * split.block, split.block,
+                                    split.block, split.outer));
   return absl::OkStatus();
 }
 
@@ -57,12 +57,12 @@ std::unique_ptr<DeviceCollective> DeviceCollective::Make(const Graph& graph, int
   } else if (call == RankCall::kReduce && c.call_.peer != group->rank()) {
     c.cleared_ = node.outputs[0].bytes();
   } else if (MovesBlocks(node)) {
-    std::tie(c.cut_in_, c.cut_out_) = CutsOf(graph, node);
-    if (!c.cut_in_.dense()) {
+    std::tie(c.split_in_, c.split_out_) = SplitsOf(graph, node);
+    if (!c.split_in_.dense()) {
       c.whole_in_ = pointers[0];
       c.call_.in = scratch;
     }
-    if (!c.cut_out_.dense()) {
+    if (!c.split_out_.dense()) {
       c.whole_out_ = outputs[0];
       c.call_.out = static_cast<char*>(scratch) + BlocksOf(graph, node).first;
     }
@@ -72,7 +72,7 @@ std::unique_ptr<DeviceCollective> DeviceCollective::Make(const Graph& graph, int
 
 Status DeviceCollective::Pack(DeviceStream& stream) const {
   for (const Copy& c : copies_) RETURN_IF_ERROR(stream.CopyWithin(c.to, c.from, c.bytes));
-  return whole_in_ == nullptr ? absl::OkStatus() : ToParts(stream, cut_in_, whole_in_, const_cast<void*>(call_.in));
+  return whole_in_ == nullptr ? absl::OkStatus() : ToParts(stream, split_in_, whole_in_, const_cast<void*>(call_.in));
 }
 
 Status DeviceCollective::Enqueue(DeviceStream& stream) {
@@ -87,7 +87,7 @@ Status DeviceCollective::After(DeviceStream& stream) const {
 
 Status DeviceCollective::Unpack(DeviceStream& stream) const {
   for (const Copy& c : copies_back_) RETURN_IF_ERROR(stream.CopyWithin(c.to, c.from, c.bytes));
-  if (whole_out_ != nullptr) RETURN_IF_ERROR(FromParts(stream, cut_out_, call_.out, whole_out_));
+  if (whole_out_ != nullptr) RETURN_IF_ERROR(FromParts(stream, split_out_, call_.out, whole_out_));
   return cleared_ == 0 ? absl::OkStatus() : stream.Fill(call_.out, 0, cleared_);
 }
 

@@ -40,7 +40,7 @@ class DeviceCollective {
   std::string source_;
   Call call_;
   std::vector<Copy> copies_, copies_back_;  // before the call, after it
-  Cut cut_in_, cut_out_;                    // of blocks that do not follow one another
+  Split split_in_, split_out_;              // of blocks that do not follow one another
   const void* whole_in_ = nullptr;
   void* whole_out_ = nullptr;
   int64_t cleared_ = 0;  // bytes of the output that this rank does not get

@@ -95,7 +95,7 @@ bool RunsOverNccl(const Graph& graph, const Node& node) {
 
 std::pair<int64_t, int64_t> BlocksOf(const Graph& graph, const Node& node) {
   if (!MovesBlocks(node)) return {0, 0};
-  const auto [in, out] = CutsOf(graph, node);
+  const auto [in, out] = SplitsOf(graph, node);
   return {in.dense() ? 0 : Aligned(in.bytes()), out.dense() ? 0 : Aligned(out.bytes())};
 }
 

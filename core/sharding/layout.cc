@@ -134,8 +134,8 @@ int64_t LeastOverlap(const Mesh& mesh, const Layout& a, const Layout& b, absl::S
   return least;
 }
 
-void CutPart(const TensorType& type, absl::Span<const int64_t> begin, absl::Span<const int64_t> local,
-             const void* whole, void* part) {
+void CopyPart(const TensorType& type, absl::Span<const int64_t> begin, absl::Span<const int64_t> local,
+              const void* whole, void* part) {
   const Shape zeros(local.size(), 0);
   CopyBox(type.dtype, local, {type.shape, begin}, whole, {local, zeros}, part);
 }

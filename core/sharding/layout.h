@@ -85,7 +85,7 @@ void CopyBox(DType dtype, absl::Span<const int64_t> sizes, const BoxPlace& from,
 int64_t LeastOverlap(const Mesh& mesh, const Layout& a, const Layout& b, absl::Span<const int64_t> shape);
 
 // Copies the part of `local` sizes at `begin` out of a whole tensor, both dense and row-major.
-void CutPart(const TensorType& type, absl::Span<const int64_t> begin, absl::Span<const int64_t> local,
-             const void* whole, void* part);
+void CopyPart(const TensorType& type, absl::Span<const int64_t> begin, absl::Span<const int64_t> local,
+              const void* whole, void* part);
 
 }  // namespace mslua

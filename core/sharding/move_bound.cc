@@ -47,7 +47,7 @@ MoveBound::Uses MoveBound::UsesOf(const Layout& layout) const {
     const Layout::Use use = layout.UseOf(a);
     kind.partial += use == Layout::Use::kPartial;
     if (use != Layout::Use::kDim) continue;
-    ++kind.cuts[layout.DimOf(a)];
+    ++kind.shards[layout.DimOf(a)];
     ++kind.all;
   }
   return uses;
@@ -59,8 +59,8 @@ MoveBound::Uses MoveBound::UsesOf(const Layout& layout) const {
 MoveBound::Part MoveBound::Along(size_t k, const Uses::OfKind& from, const Uses::OfKind& to, bool conflict) const {
   int common = 0, joined = 0;  // shards of the best overlap; shards of dimensions that are joined
   for (int d = 0; d < kMaxRank; ++d) {
-    common += std::max(from.cuts[d], to.cuts[d]);
-    joined += std::max(0, from.cuts[d] - to.cuts[d]);
+    common += std::max(from.shards[d], to.shards[d]);
+    joined += std::max(0, from.shards[d] - to.shards[d]);
   }
   Part part;
   part.has = from.all;
@@ -161,9 +161,9 @@ void MoveBound::Resize(const Parts& parts, double overlap, Coefficients* least) 
   bool sums = false;
   for (size_t k = 0; k < parts.size(); ++k) {
     const Part& p = parts[k];
-    const int all = static_cast<int>(kinds_[k].axes.size()), cut = std::max(p.has + p.summed, p.wants);
+    const int all = static_cast<int>(kinds_[k].axes.size()), most = std::max(p.has + p.summed, p.wants);
     const double kept = Power(k, -p.summed);
-    kinds.push_back({{Power(k, p.summed - cut), Power(k, p.summed - all)}, kept, 1 - kept, 0, 0, CanSlice(k, p)});
+    kinds.push_back({{Power(k, p.summed - most), Power(k, p.summed - all)}, kept, 1 - kept, 0, 0, CanSlice(k, p)});
     want *= Power(k, -p.wants);
     sums |= p.summed > 0;
   }
@@ -211,8 +211,8 @@ double MoveBound::Overlap(const Uses& from, const Uses& to) const {
   for (int d = 0; d < kMaxRank; ++d) {
     double has = 1, wants = 1;
     for (size_t k = 0; k < kinds_.size(); ++k) {
-      has *= Power(k, from.kinds[k].cuts[d]);
-      wants *= Power(k, to.kinds[k].cuts[d]);
+      has *= Power(k, from.kinds[k].shards[d]);
+      wants *= Power(k, to.kinds[k].shards[d]);
     }
     parts *= std::max(has, wants);
   }

@@ -50,16 +50,18 @@ class MoveBound {
   // partial sum. Nothing else matters.
   struct Uses {
     struct OfKind {
-      std::array<uint8_t, kMaxRank> cuts{};  // by dimension
-      uint8_t all = 0;                       // their sum
+      std::array<uint8_t, kMaxRank> shards{};  // by dimension
+      uint8_t all = 0;                         // their sum
       uint8_t partial = 0;
-      friend bool operator==(const OfKind& a, const OfKind& b) { return a.cuts == b.cuts && a.partial == b.partial; }
+      friend bool operator==(const OfKind& a, const OfKind& b) {
+        return a.shards == b.shards && a.partial == b.partial;
+      }
       friend bool operator<(const OfKind& a, const OfKind& b) {
-        return std::tie(a.partial, a.cuts) < std::tie(b.partial, b.cuts);
+        return std::tie(a.partial, a.shards) < std::tie(b.partial, b.shards);
       }
       template <class H>
       friend H AbslHashValue(H h, const OfKind& u) {
-        return H::combine(std::move(h), u.cuts, u.partial);
+        return H::combine(std::move(h), u.shards, u.partial);
       }
     };
     absl::InlinedVector<OfKind, 2> kinds;

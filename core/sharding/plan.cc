@@ -99,7 +99,7 @@ class Propagation {
     } else if (batch >= 0 && !options_.as_data) {
       Sharding s(plan_.rules[i]);
       for (int a = 0; a < mesh_.axes(); ++a) {
-        if (CanCut(plan_.rules[i], batch, mesh_.Size(s.factors[batch]) * mesh_.size(a)))
+        if (CanShard(plan_.rules[i], batch, mesh_.Size(s.factors[batch]) * mesh_.size(a)))
           s.factors[batch].push_back(static_cast<int8_t>(a));
       }
       Decide(i, std::move(s));
@@ -150,7 +150,7 @@ class Propagation {
       const auto& batch = batch_[n.inputs[k].node];
       const int d = static_cast<size_t>(n.inputs[k].output) < batch.size() ? batch[n.inputs[k].output] : -1;
       if (d < 0) continue;
-      const int f = plan_.rules[i].CutFactor(plan_.rules[i].rule.inputs[k][d]);
+      const int f = plan_.rules[i].ShardedFactor(plan_.rules[i].rule.inputs[k][d]);
       if (f >= 0) return f;
     }
     return -1;
@@ -160,7 +160,7 @@ class Propagation {
     for (const FactorRule::Tensor& tensor : rule.rule.outputs) {
       int at = -1;
       for (size_t d = 0; d < tensor.size() && factor >= 0; ++d) {
-        if (rule.CutFactor(tensor[d]) == factor) at = static_cast<int>(d);
+        if (rule.ShardedFactor(tensor[d]) == factor) at = static_cast<int>(d);
       }
       batch_[i].push_back(at);
     }
@@ -282,15 +282,15 @@ class Propagation {
     const TensorType& type = At(parameter).outputs[0];
     const Layout first = plan_.Input(a, ka), second = plan_.Input(b, kb);
     if (first.Local(mesh_, type.shape) == second.Local(mesh_, type.shape)) return absl::OkStatus();
-    const auto cut = [&](const Layout& l) {
+    const auto shards = [&](const Layout& l) {
       std::vector<int64_t> parts;
       for (int d = 0; d < l.rank(); ++d) parts.push_back(mesh_.Size(l.Dim(d)));
       return absl::StrCat("(", absl::StrJoin(parts, ","), ")");
     };
     return absl::InvalidArgumentError(
-        absl::StrCat("parameter '", At(parameter).attrs.Str("name"), "', ", ToString(type), ", is sharded ", cut(first),
-                     " by ", NameOf(At(pinned_[a])), " and ", cut(second), " by ", NameOf(At(pinned_[b])),
-                     ": all operators that read a parameter must shard it alike"));
+        absl::StrCat("parameter '", At(parameter).attrs.Str("name"), "', ", ToString(type), ", is sharded ",
+                     shards(first), " by ", NameOf(At(pinned_[a])), " and ", shards(second), " by ",
+                     NameOf(At(pinned_[b])), ": all operators that read a parameter must shard it alike"));
   }
 
   // Backward nodes: tensors of the forward node lie as it has them, gradients as what they are the gradient of.
@@ -371,13 +371,13 @@ class Propagation {
   void Adopt(int32_t i, const FactorRule::Tensor& tensor, const Layout& layout, Sharding* s, bool only_new = false) {
     const NodeRule& rule = plan_.rules[i];
     for (size_t d = 0; d < tensor.size(); ++d) {
-      const int f = rule.CutFactor(tensor[d]);
+      const int f = rule.ShardedFactor(tensor[d]);
       if (f < 0 || !s->factors[f].empty() || (only_new && rule.rule.factors[f].in_input)) continue;
       for (int8_t a : layout.Dim(static_cast<int>(d))) {
         const bool used = std::any_of(s->factors.begin(), s->factors.end(), [a](const AxisList& axes) {
           return std::find(axes.begin(), axes.end(), a) != axes.end();
         });
-        if (used || !CanCut(rule, f, mesh_.Size(s->factors[f]) * mesh_.size(a))) break;
+        if (used || !CanShard(rule, f, mesh_.Size(s->factors[f]) * mesh_.size(a))) break;
         s->factors[f].push_back(a);
       }
     }

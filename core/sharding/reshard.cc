@@ -217,7 +217,7 @@ class Search {
   void Expand(const Layout& layout) {
     for (const Unit& unit : units_) {
       if (layout.UseOf(unit[0]) != Layout::Use::kReplicated) continue;
-      Cut(Move::kSlice, layout, layout, unit);
+      OfferShards(Move::kSlice, layout, layout, unit);
     }
     Partials(layout);
     for (int d = 0; d < layout.rank(); ++d) Suffixes(layout, d);
@@ -237,7 +237,7 @@ class Search {
   }
 
   // `base`, which is `layout` without the use of `axes` so far, with these axes appended to each dimension in turn.
-  void Cut(Move kind, const Layout& layout, const Layout& base, const AxisList& axes, int from_dim = -1) {
+  void OfferShards(Move kind, const Layout& layout, const Layout& base, const AxisList& axes, int from_dim = -1) {
     for (int d = 0; d < layout.rank(); ++d) {
       if (d == from_dim || !Fits(base, d, axes)) continue;
       Layout after = base;
@@ -267,7 +267,7 @@ class Search {
         for (int8_t a : axes) base.Remove(a);
         if (first) Offer(Move::kAllReduce, layout, base, axes, -1, -1);
         first = false;
-        Cut(Move::kReduceScatter, layout, base, axes);
+        OfferShards(Move::kReduceScatter, layout, base, axes);
       } while (std::next_permutation(order.begin(), order.end()));
     }
   }
@@ -285,7 +285,7 @@ class Search {
       axes.insert(axes.begin(), unit->begin(), unit->end());
       for (auto a = unit->rbegin(); a != unit->rend(); ++a) base.Remove(*a);
       Offer(Move::kAllGather, layout, base, axes, d, -1);
-      Cut(Move::kAllToAll, layout, base, axes, d);
+      OfferShards(Move::kAllToAll, layout, base, axes, d);
     }
   }
 
@@ -425,11 +425,11 @@ absl::optional<Box> BoxOf(const Mesh& mesh, const ReshardStep& step, int64_t sou
 // The messages of an exchange that `rank` sends or gets. A rank takes what it lacks from the rank that is like it along
 // the axes that do not shard the tensor.
 std::vector<int64_t> Messages(const Mesh& mesh, const ReshardStep& step, int64_t rank, const Shape& shape) {
-  AxisList cutting;
+  AxisList sharding;
   for (int a = 0; a < mesh.axes(); ++a) {
-    if (step.before.UseOf(a) == Layout::Use::kDim) cutting.push_back(static_cast<int8_t>(a));
+    if (step.before.UseOf(a) == Layout::Use::kDim) sharding.push_back(static_cast<int8_t>(a));
   }
-  const std::vector<int64_t> likes = mesh.Group(rank, cutting);  // sources of one rank are targets of each
+  const std::vector<int64_t> likes = mesh.Group(rank, sharding);  // sources of one rank are targets of each
   const size_t me = static_cast<size_t>(std::find(likes.begin(), likes.end(), rank) - likes.begin());
   std::vector<Box> boxes;
   const auto add = [&](int64_t source, int64_t target, size_t other) {

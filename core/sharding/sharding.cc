@@ -24,7 +24,7 @@ bool HasFactor(const FactorRule::Tensor& tensor, int f) {
                      [f](const FactorRule::Dim& dim) { return std::find(dim.begin(), dim.end(), f) != dim.end(); });
 }
 
-int NodeRule::CutFactor(const FactorRule::Dim& dim) const {
+int NodeRule::ShardedFactor(const FactorRule::Dim& dim) const {
   for (int f : dim) {
     if (sizes[f] != 1) return f;
   }
@@ -49,12 +49,12 @@ StatusOr<NodeRule> RuleOf(const Graph& graph, const Node& node) {
   return out;
 }
 
-bool CanCut(const NodeRule& rule, int f, int64_t parts) {
+bool CanShard(const NodeRule& rule, int f, int64_t parts) {
   if (parts == 1) return true;
   if (rule.rule.factors[f].whole || rule.sizes[f] % parts != 0) return false;
   const auto first = [&](const FactorRule::Tensor& tensor) {
     return std::all_of(tensor.begin(), tensor.end(), [&](const FactorRule::Dim& dim) {
-      return std::find(dim.begin(), dim.end(), f) == dim.end() || rule.CutFactor(dim) == f;
+      return std::find(dim.begin(), dim.end(), f) == dim.end() || rule.ShardedFactor(dim) == f;
     });
   };
   return std::all_of(rule.rule.inputs.begin(), rule.rule.inputs.end(), first) &&
@@ -72,7 +72,7 @@ Status CheckSharding(const Mesh& mesh, const NodeRule& rule, const Sharding& sha
       used[a] = true;
     }
     const int64_t parts = mesh.Size(sharding.factors[f]);
-    if (!CanCut(rule, static_cast<int>(f), parts))
+    if (!CanShard(rule, static_cast<int>(f), parts))
       return absl::InvalidArgumentError(absl::StrCat("factor '", rule.rule.factors[f].name, "' of size ", rule.sizes[f],
                                                      " cannot be sharded ", parts, " ways"));
   }
@@ -107,7 +107,7 @@ std::vector<Sharding> Candidates(const Mesh& mesh, const NodeRule& rule, size_t 
     const size_t count = done.size();
     for (size_t i = 0; i < count; ++i) {
       for (size_t f = 0; f < rule.rule.factors.size() && done.size() < limit; ++f) {
-        if (!CanCut(rule, static_cast<int>(f), mesh.Size(done[i].factors[f]) * mesh.size(a))) continue;
+        if (!CanShard(rule, static_cast<int>(f), mesh.Size(done[i].factors[f]) * mesh.size(a))) continue;
         Sharding wider = done[i];
         wider.factors[f].push_back(static_cast<int8_t>(a));
         done.push_back(std::move(wider));

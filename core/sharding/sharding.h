@@ -15,7 +15,7 @@ struct NodeRule {
   Shape sizes;  // of rule.factors; 1 where nothing says
 
   // The factor that is sharded when dimension `dim` of a tensor is: the first whose size is not 1; -1: none has.
-  int CutFactor(const FactorRule::Dim& dim) const;
+  int ShardedFactor(const FactorRule::Dim& dim) const;
 };
 StatusOr<NodeRule> RuleOf(const Graph& graph, const Node& node);
 // Whether a dimension of the tensor has factor `f`.
@@ -31,7 +31,7 @@ struct Sharding {
 
 // Whether factor `f` may be sharded in `parts`: it is not marked `!`, its size divides, and wherever it is a part of a
 // compound dimension nothing lies before it.
-bool CanCut(const NodeRule& rule, int f, int64_t parts);
+bool CanShard(const NodeRule& rule, int f, int64_t parts);
 // OK, or which factor is sharded wrongly, or which axis is used twice.
 Status CheckSharding(const Mesh& mesh, const NodeRule& rule, const Sharding& sharding);
 

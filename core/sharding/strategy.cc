@@ -47,7 +47,7 @@ class PartsOf {
     const int64_t parts = strategy_[i][d];
     if (parts == kAnyParts) return absl::OkStatus();
     const TensorType& type = graph_.TypeOf(node_.inputs[i]);
-    const int f = rule_.CutFactor(rule_.rule.inputs[i][d]);
+    const int f = rule_.ShardedFactor(rule_.rule.inputs[i][d]);
     const std::string place = absl::StrCat("dimension ", d + 1, " of ", InputName(i), " (", mslua::ToString(type),
                                            f < 0 ? ")" : absl::StrCat(", factor '", rule_.rule.factors[f].name, "')"),
                                            " is sharded ", parts, " ways");
@@ -60,7 +60,7 @@ class PartsOf {
     if (f < 0) return absl::OkStatus();
     if (parts != 1 && rule_.rule.factors[f].whole)
       return Bad(absl::StrCat(place, ", but the operator needs it whole on a device (use 1)"));
-    if (!CanCut(rule_, f, parts))
+    if (!CanShard(rule_, f, parts))
       return Bad(absl::StrCat(place, ", but its outermost part has ", rule_.sizes[f], " elements (use a divisor of ",
                               rule_.sizes[f], ")"));
     if (said_[f].empty()) {
@@ -204,7 +204,7 @@ void FitTo(const Graph& graph, absl::Span<const Value> values, Strategy* strateg
   }
 }
 
-Value CutAs(GraphBuilder& g, Value x, const std::vector<int64_t>& parts) {
+Value ShardAs(GraphBuilder& g, Value x, const std::vector<int64_t>& parts) {
   const Shape shape = g.TypeOf(x).shape;
   const Value y = g.Op("reshape", {x}, {{"shape", std::vector<int64_t>(shape.begin(), shape.end())}});
   if (y.valid()) mark::kUserStrategy.Set(g.graph().nodes[y.node].attrs, ToString(Strategy{parts}));

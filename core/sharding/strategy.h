@@ -35,7 +35,7 @@ Status CheckParts(const Mesh& mesh, absl::string_view what, absl::string_view te
 void FitTo(const Graph& graph, absl::Span<const Value> values, Strategy* strategy);
 
 // x as a node of its own, a view, that has a user's strategy.
-Value CutAs(GraphBuilder& g, Value x, const std::vector<int64_t>& parts);
+Value ShardAs(GraphBuilder& g, Value x, const std::vector<int64_t>& parts);
 
 // Gives the strategy of a call to the nodes that it became, [first, end of the graph): those that read `operands`, also
 // through a broadcast. An error when the strategy has not an entry for each operand.

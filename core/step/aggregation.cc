@@ -79,7 +79,7 @@ class ConnectedDimensions {
   }
   void Connect(const NodeRule& rule, const FactorRule::Tensor& dims, Value v, size_t factors) {
     for (size_t d = 0; d < dims.size(); ++d) {
-      int f = rule.CutFactor(dims[d]);
+      int f = rule.ShardedFactor(dims[d]);
       if (f < 0 && dims[d].size() == 1) f = dims[d][0];  // a batch of one row
       if (f < 0) continue;
       const size_t a = Root(At(v, d)), b = Root(factors + static_cast<size_t>(f));

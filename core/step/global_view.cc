@@ -188,7 +188,7 @@ Status GlobalView::PlaceColumns(GraphBuilder& g, absl::Span<const std::string> n
     const std::vector<int64_t>& parts = (*dataset_)[i];
     RETURN_IF_ERROR(CheckParts(resharder_.mesh(), "parallel: dataset_strategy", absl::StrCat("column '", names[i], "'"),
                                g.TypeOf((*columns)[i]), parts));
-    (*columns)[i] = CutAs(g, (*columns)[i], parts);
+    (*columns)[i] = ShardAs(g, (*columns)[i], parts);
   }
   return g.status();
 }
@@ -228,8 +228,8 @@ void GlobalView::Fuse(Graph* graph) const {
   for (Node& n : graph->nodes) mark::kGradientOf.Erase(n.attrs);
 }
 
-StatusOr<Graph> GlobalView::Cut(const Graph& graph, bool feeds,
-                                const std::vector<std::shared_ptr<ParameterData>>& parameters) {
+StatusOr<Graph> GlobalView::OfRank(const Graph& graph, bool feeds,
+                                   const std::vector<std::shared_ptr<ParameterData>>& parameters) {
   PropagateOptions options;
   if (options_.optimizer_bytes >= 0) {
     options.optimizer_shards.emplace();

@@ -111,8 +111,8 @@ class GlobalView {
   // This rank's program, and the parts of the parameters that it reads. `feeds`: columns arrive sharded over the ranks,
   // else every rank has them whole; `parameters` are those of the graph. Where graphs are
   // saved, the sharded graph is written before it is partitioned.
-  StatusOr<Graph> Cut(const Graph& graph, bool feeds,
-                      const std::vector<std::shared_ptr<ParameterData>>& parameters = {});
+  StatusOr<Graph> OfRank(const Graph& graph, bool feeds,
+                         const std::vector<std::shared_ptr<ParameterData>>& parameters = {});
   // Null for values that this view has not sharded.
   const Sharded* Find(const std::string& key) const;
 

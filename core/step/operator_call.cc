@@ -34,8 +34,8 @@ CompilerAttrs TakeCompilerAttrs(RankState& state, const Trace& trace, const OpDe
 }
 
 // Shards the results of a call as its out_strategy says: the first ones, where it has fewer entries than there are.
-Status CutResults(Trace& trace, const Mesh& mesh, const OpDef& op, const std::string& text,
-                  std::vector<Value>* outputs) {
+Status ShardResults(Trace& trace, const Mesh& mesh, const OpDef& op, const std::string& text,
+                    std::vector<Value>* outputs) {
   GraphBuilder& g = trace.g();
   ASSIGN_OR_RETURN(Strategy parts, ParseStrategy(text));
   if (!trace.training()) FitTo(g.graph(), *outputs, &parts);
@@ -45,7 +45,7 @@ Status CutResults(Trace& trace, const Mesh& mesh, const OpDef& op, const std::st
         absl::StrCat(what, " has ", parts.size(), " entries, the operator has ", outputs->size(), " outputs"));
   for (size_t o = 0; o < parts.size(); ++o) {
     RETURN_IF_ERROR(CheckParts(mesh, what, absl::StrCat("output ", o + 1), g.TypeOf((*outputs)[o]), parts[o]));
-    (*outputs)[o] = CutAs(g, (*outputs)[o], parts[o]);
+    (*outputs)[o] = ShardAs(g, (*outputs)[o], parts[o]);
   }
   return g.status();
 }
@@ -79,7 +79,7 @@ Status Apply(const CompilerAttrs& wishes, RankState& state, Trace& trace, const 
       mark::kCrossBatch.Set(n.attrs, std::string(op.own_batch == OwnBatch::kMean ? "mean" : "sum"));
   }
   if (wishes.out_strategy.empty()) return absl::OkStatus();
-  return CutResults(trace, state.view->mesh(), op, wishes.out_strategy, outputs);
+  return ShardResults(trace, state.view->mesh(), op, wishes.out_strategy, outputs);
 }
 
 }  // namespace

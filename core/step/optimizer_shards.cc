@@ -15,7 +15,7 @@ Value Pad(GraphBuilder& g, Value flat, int64_t size) {
   return missing == 0 ? flat : g.Op("pad", {flat}, {{"high", std::vector<int64_t>{missing}}});
 }
 
-Value Cut(GraphBuilder& g, Value flat, int64_t begin, int64_t end) {
+Value Slice(GraphBuilder& g, Value flat, int64_t begin, int64_t end) {
   if (begin == 0 && end == g.TypeOf(flat).shape[0]) return flat;
   return g.Op("strided_slice", {flat}, {{"begin", std::vector<int64_t>{begin}}, {"end", std::vector<int64_t>{end}}});
 }
@@ -80,7 +80,7 @@ Value OwnSlice(GraphBuilder& g, const OptimizerShards& shards, Value whole) {
   const int64_t size = shards.Slice(type), elements = type.elements();
   const int64_t begin = std::min(shards.Begin(type), elements), end = std::min(begin + size, elements);
   if (begin == end) return g.Constant(0, type.dtype, {size});
-  return Pad(g, Cut(g, Reshape(g, whole, {elements}), begin, end), size);
+  return Pad(g, Slice(g, Reshape(g, whole, {elements}), begin, end), size);
 }
 
 void GatherSlices(GraphBuilder& g, const OptimizerShards& shards,
@@ -100,7 +100,7 @@ void GatherSlices(GraphBuilder& g, const OptimizerShards& shards,
   }
   for (size_t i : covered) {
     const TensorType& type = parameters[i]->type;
-    (*values)[i] = Reshape(g, Cut(g, (*values)[i], 0, type.elements()), type.shape);
+    (*values)[i] = Reshape(g, Slice(g, (*values)[i], 0, type.elements()), type.shape);
   }
 }
 

@@ -81,7 +81,7 @@ StatusOr<TensorView> KeepPart(RankState& state, ParameterData& p, const GlobalVi
   ASSIGN_OR_RETURN(const Block whole, state.store.Retype(p.key, sharded.local()));
   ASSIGN_OR_RETURN(const TensorView kept, state.store.WriteInPlace(*state.store.Find(p.key)));
   p.given = ChecksumOf(whole.data(), sharded.whole());
-  CutPart(sharded.whole(), sharded.part.begin, sharded.part.size, whole.data(), kept.data);
+  CopyPart(sharded.whole(), sharded.part.begin, sharded.part.size, whole.data(), kept.data);
   return kept;
 }
 
@@ -149,7 +149,7 @@ Status SetValue(RankState& state, ParameterData& p, const Tensor& value) {
   RETURN_IF_ERROR(ValueOf(state, p).status());
   ASSIGN_OR_RETURN(const TensorView memory, state.store.Write(*state.store.Find(p.key)));
   if (const GlobalView::Sharded* sharded = view == nullptr ? nullptr : view->Find(p.key)) {
-    CutPart(sharded->whole(), sharded->part.begin, sharded->part.size, value.data.get(), memory.data);
+    CopyPart(sharded->whole(), sharded->part.begin, sharded->part.size, value.data.get(), memory.data);
     return absl::OkStatus();
   }
   std::memcpy(memory.data, value.data.get(), static_cast<size_t>(p.type.bytes()));

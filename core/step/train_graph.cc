@@ -420,7 +420,7 @@ Status EmitAverage(RankState& state, Trace& trace, const TrainSpec& spec, const 
 }
 
 // This rank's part of the traced graph, `blocks` are its micro-batches.
-StatusOr<StepGraph> Cut(Trace& trace, GlobalView& view, bool feeds, std::vector<MicroBlock> blocks) {
+StatusOr<StepGraph> PartOfRank(Trace& trace, GlobalView& view, bool feeds, std::vector<MicroBlock> blocks) {
   RETURN_IF_ERROR(trace.Check());
   StepGraph traced;
   traced.sharded = true;
@@ -431,7 +431,7 @@ StatusOr<StepGraph> Cut(Trace& trace, GlobalView& view, bool feeds, std::vector<
   if (view.stages() > 1) {
     ASSIGN_OR_RETURN(whole, view.OfStage(whole, stages));
   }
-  ASSIGN_OR_RETURN(traced.graph, view.Cut(whole, feeds, trace.used()));
+  ASSIGN_OR_RETURN(traced.graph, view.OfRank(whole, feeds, trace.used()));
   for (const ParameterHandle& p : trace.used()) {
     if (view.stages() == 1 || traced.graph.FindInput(p->key) >= 0) traced.parameters.push_back(p);
   }
@@ -609,8 +609,8 @@ StatusOr<TrainGraph> BuildTrainGraph(RankState& state, Trace& trace, const Train
     PlaceRandomRows(trace.g().graph(), static_cast<int64_t>(spec.aggregation.ranks.size()), state.rank);
   ForwardBackward& result = step.result;
   TrainGraph out;
-  ASSIGN_OR_RETURN(
-      out.step, view != nullptr ? Cut(trace, *view, view->feeds() > 1, std::move(result.blocks)) : FinishTrace(trace));
+  ASSIGN_OR_RETURN(out.step, view != nullptr ? PartOfRank(trace, *view, view->feeds() > 1, std::move(result.blocks))
+                                             : FinishTrace(trace));
   if (!result.traced.empty()) {
     out.step.common =
         absl::StrCat(OptionsText(spec), "pipeline_stages ", view == nullptr ? 1 : view->stages(), "\n", result.traced);
@@ -707,7 +707,7 @@ StatusOr<StepGraph> BuildEvalGraph(RankState& state, Trace& trace, const EvalGra
     trace.g().Output(i < spec.outputs.size() ? spec.outputs[i] : absl::StrCat("out", i + 1), results[i]);
   if (!spec.sharded) return FinishTrace(trace);
   const auto nodes = static_cast<int32_t>(trace.g().graph().nodes.size());
-  return Cut(trace, *state.view, /*feeds=*/false, {{0, nodes, 0, false}});
+  return PartOfRank(trace, *state.view, /*feeds=*/false, {{0, nodes, 0, false}});
 }
 
 StatusOr<StepGraph> FinishTrace(Trace& trace) {

@@ -42,7 +42,7 @@ Status OtherType(const checkpoint::Checkpoint& from, const checkpoint::TensorRec
 Status ReadByWhole(const ReadPart& read, const checkpoint::TensorRecord& record, const Part& part, void* out) {
   std::string all(static_cast<size_t>(record.type.bytes()), '\0');
   RETURN_IF_ERROR(read(record, Shape(record.type.shape.size(), 0), record.type.shape, &all[0]));
-  CutPart({record.type.dtype, part.whole}, part.begin, part.size, all.data(), out);
+  CopyPart({record.type.dtype, part.whole}, part.begin, part.size, all.data(), out);
   return absl::OkStatus();
 }
 

@@ -77,14 +77,16 @@ std::string Table(const std::vector<Held>& parts, size_t r, size_t c) {
 }
 
 std::string DrawParts(const std::vector<Held>& parts, const Shape& whole) {
-  std::vector<size_t> cut;
+  std::vector<size_t> sharded;
   for (size_t d = 0; d < whole.size(); ++d) {
-    if (std::any_of(parts.begin(), parts.end(), [&](const Part& p) { return p.size[d] != whole[d]; })) cut.push_back(d);
+    if (std::any_of(parts.begin(), parts.end(), [&](const Part& p) { return p.size[d] != whole[d]; }))
+      sharded.push_back(d);
   }
-  if (cut.size() == 2) return Table(parts, cut[0], cut[1]);
+  if (sharded.size() == 2) return Table(parts, sharded[0], sharded[1]);
   std::string text;
   for (const Held& p : parts) {
-    const std::string where = cut.size() == 1 ? absl::StrCat("axis ", cut[0] + 1, " ", Range(p, cut[0])) : RangeOf(p);
+    const std::string where =
+        sharded.size() == 1 ? absl::StrCat("axis ", sharded[0] + 1, " ", Range(p, sharded[0])) : RangeOf(p);
     absl::StrAppendFormat(&text, "  %-24s r%s\n", where, absl::StrJoin(p.ranks, " r"));
   }
   return text;

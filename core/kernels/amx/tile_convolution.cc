@@ -167,7 +167,7 @@ TileConvolution<T>::TileConvolution(const Convolution& c, Direction direction, i
       column_stride_(direction == Direction::kForward ? c.x.c * taps_ : taps_),
       steps_(CeilDiv(from_.c, kStep)),
       panels_(CeilDiv(to_.c, kPanel)) {
-  CutStrips();
+  SplitIntoStrips();
 }
 
 // Row (axis 0) or column (axis 1) of the operand that `place` of the window takes to `to` of the result; -1: none.
@@ -195,7 +195,7 @@ int64_t TileConvolution<T>::TermsOf(int64_t pixel, Term* terms) const {
 }
 
 template <class T>
-void TileConvolution<T>::CutStrips() {
+void TileConvolution<T>::SplitIntoStrips() {
   const int64_t row_words = from_.w * pixel_words();
   std::vector<Strip> of_image;
   Strip strip{0, 0, 0, from_.h, 0};

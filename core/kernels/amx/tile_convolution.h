@@ -45,7 +45,7 @@ class TileConvolution {
 
   int64_t Source(int axis, int64_t to, int64_t place) const;
   int64_t TermsOf(int64_t pixel, Term* terms) const;
-  void CutStrips();
+  void SplitIntoStrips();
   int64_t weight_words() const;
   int64_t pixel_words() const;
   bool PackWeights(const T* weight, int64_t begin, int64_t end, uint32_t* to) const;

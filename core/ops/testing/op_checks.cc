@@ -156,7 +156,7 @@ StatusOr<Shape> AllSizes(const FactorRule& rule, const Call& call) {
 }
 
 // The dimension of a tensor that factor `f` shards, or -1; -2 when its parts would not be contiguous.
-int64_t CutDimension(const FactorRule::Tensor& tensor, int f, const Shape& sizes) {
+int64_t ShardedDimension(const FactorRule::Tensor& tensor, int f, const Shape& sizes) {
   for (size_t d = 0; d < tensor.size(); ++d) {
     for (int other : tensor[d]) {
       if (other == f) return static_cast<int64_t>(d);
@@ -214,7 +214,7 @@ Status RunInParts(const Call& call, const FactorRule& rule, const Shape& sizes, 
     std::vector<Shape> input_begin, output_begin;
     std::vector<Memory> part_inputs;
     for (size_t i = 0; i < call.inputs.size(); ++i) {
-      const int64_t d = CutDimension(rule.inputs[i], f, sizes);
+      const int64_t d = ShardedDimension(rule.inputs[i], f, sizes);
       part.inputs[i] = PartType(call.inputs[i], d, n);
       input_begin.push_back(PartBegin(part.inputs[i], d, p));
       part_inputs.emplace_back(part.inputs[i]);
@@ -224,7 +224,7 @@ Status RunInParts(const Call& call, const FactorRule& rule, const Shape& sizes, 
         std::memcpy(part_inputs.back().data(), inputs[i].data(), static_cast<size_t>(call.inputs[i].bytes()));
     }
     for (size_t o = 0; o < call.outputs.size(); ++o) {
-      const int64_t d = CutDimension(rule.outputs[o], f, sizes);
+      const int64_t d = ShardedDimension(rule.outputs[o], f, sizes);
       part.outputs[o] = PartType(call.outputs[o], d, n);
       output_begin.push_back(PartBegin(part.outputs[o], d, p));
     }
@@ -236,7 +236,7 @@ Status RunInParts(const Call& call, const FactorRule& rule, const Shape& sizes, 
     if (checked.outputs != part.outputs) return Wrong("the parts' types are not parts of the whole's");
     ASSIGN_OR_RETURN(const std::vector<Memory> results, RunReference(checked, part_inputs));
     for (size_t o = 0; o < results.size(); ++o) {
-      const int64_t d = CutDimension(rule.outputs[o], f, sizes);
+      const int64_t d = ShardedDimension(rule.outputs[o], f, sizes);
       if (d >= 0) {
         CopyPart(joined[o], results[o], d, p, true);
         continue;
@@ -404,9 +404,9 @@ Status CheckRule(const OpDef& op, const Sample& sample) {
   const std::vector<Memory> inputs = MakeInputs(call, sample);
   ASSIGN_OR_RETURN(const std::vector<Memory> whole, RunReference(call, inputs));
   for (int f = 0; f < static_cast<int>(rule.factors.size()); ++f) {
-    const auto cuts = [&](const FactorRule::Tensor& t) { return CutDimension(t, f, sizes) != -2; };
-    if (!std::all_of(rule.inputs.begin(), rule.inputs.end(), cuts) ||
-        !std::all_of(rule.outputs.begin(), rule.outputs.end(), cuts))
+    const auto contiguous = [&](const FactorRule::Tensor& t) { return ShardedDimension(t, f, sizes) != -2; };
+    if (!std::all_of(rule.inputs.begin(), rule.inputs.end(), contiguous) ||
+        !std::all_of(rule.outputs.begin(), rule.outputs.end(), contiguous))
       continue;
     for (const int64_t n : {2, 3}) {
       if (sizes[f] < n || sizes[f] % n != 0) continue;

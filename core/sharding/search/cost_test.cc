@@ -23,7 +23,7 @@ class CostTest : public ::testing::Test {
     cluster_.flops_per_second = 1e9;
     cluster_.bytes_per_second = 1e9;
   }
-  Sharding Cut(const char* factor, AxisList axes) const {
+  Sharding Shard(const char* factor, AxisList axes) const {
     Sharding s(forward_.rules[y_.node]);
     s.factors[forward_.rules[y_.node].rule.Find(factor)] = axes;
     return s;
@@ -49,9 +49,9 @@ TEST_F(CostTest, ANodeTakesTheLargerOfArithmeticAndTraffic) {
   const CostModel model(graph_, forward_, cluster_, resharder_);
   // 2*16*32*8 = 8192 operations against 4*(512+256+128) = 3584 bytes; forward and one product backward.
   EXPECT_EQ(model.OfNode(y_.node, Sharding(forward_.rules[y_.node])).picoseconds, 2 * 8192000);
-  EXPECT_EQ(model.OfNode(y_.node, Cut("k", {0, 1})).picoseconds, 2 * 8192000 / 4);
-  EXPECT_EQ(model.OfNode(y_.node, Cut("k", {0, 1})).memory, 512);  // the output, whole and partial
-  EXPECT_EQ(model.OfNode(y_.node, Cut("i", {0, 1})).memory, 128);
+  EXPECT_EQ(model.OfNode(y_.node, Shard("k", {0, 1})).picoseconds, 2 * 8192000 / 4);
+  EXPECT_EQ(model.OfNode(y_.node, Shard("k", {0, 1})).memory, 512);  // the output, whole and partial
+  EXPECT_EQ(model.OfNode(y_.node, Shard("i", {0, 1})).memory, 128);
   EXPECT_LE(model.NodeBound(y_.node), 2 * 8192000 / 4);
 }
 
@@ -61,7 +61,7 @@ TEST_F(CostTest, ANodeHasTheRateOfItsTypeAndTheCostOfItsLaunches) {
   // Forward and one product backward: a launch each, whatever the sharding.
   const CostModel model(graph_, forward_, cluster_, resharder_);
   EXPECT_EQ(model.OfNode(y_.node, Sharding(forward_.rules[y_.node])).picoseconds, 2 * (8192000 + 1000000));
-  EXPECT_EQ(model.OfNode(y_.node, Cut("k", {0, 1})).picoseconds, 2 * (8192000 / 4 + 1000000));
+  EXPECT_EQ(model.OfNode(y_.node, Shard("k", {0, 1})).picoseconds, 2 * (8192000 / 4 + 1000000));
   Graph sixteen = graph_;
   for (const Value v : {x_, w_}) sixteen.nodes[v.node].outputs[0].dtype = DType::kBF16;
   // At the rate of bf16 its traffic takes longer: the inputs' 2*(512+256) bytes and 4*128 of the output.
@@ -88,10 +88,10 @@ TEST_F(CostTest, GradientsArePartialOverFactorsThatTheInputLacks) {
   const CostModel model(graph_, forward_, cluster_, resharder_);
   const Sharding whole(forward_.rules[w_.node]);
   const auto& edge = forward_.edges[1];
-  const CostModel::Transfer back = model.BackwardMove(edge, whole, Cut("i", {0, 1}));
+  const CostModel::Transfer back = model.BackwardMove(edge, whole, Shard("i", {0, 1}));
   EXPECT_EQ(back.from.ToString(), "[-, -] sum(ab)");
   EXPECT_EQ(back.to.ToString(), "[-, -]");
-  EXPECT_EQ(model.ForwardMove(edge, whole, Cut("k", {0, 1})).to.ToString(), "[ab, -]");
+  EXPECT_EQ(model.ForwardMove(edge, whole, Shard("k", {0, 1})).to.ToString(), "[ab, -]");
   // Hidden behind the reader's backward arithmetic, for parameters only.
   EXPECT_EQ(model.Joined(edge, 5, 100, 30), 75);
   EXPECT_EQ(model.Joined(edge, 5, 10, 30), 5);

@@ -39,7 +39,7 @@ class Counts {
         Give(s, kind, factor + 1, c);
         if (c == axes.size()) return;
         InsertAxis(&s.factors[factor], axes[c]);
-        if (!CanCut(rule_, static_cast<int>(factor), mesh_.Size(s.factors[factor]))) return;
+        if (!CanShard(rule_, static_cast<int>(factor), mesh_.Size(s.factors[factor]))) return;
       }
     }
   }

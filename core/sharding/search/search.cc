@@ -12,7 +12,7 @@
 #include "core/op/marks.h"
 #include "core/sharding/micro_batches.h"
 #include "core/sharding/search/assignment.h"
-#include "core/sharding/search/needless_cuts.h"
+#include "core/sharding/search/needless_shards.h"
 #include "core/sharding/search/relaxation.h"
 
 namespace mslua {
@@ -62,7 +62,7 @@ class StrategySearch {
     propagate.chosen.clear();
     ASSIGN_OR_RETURN(const ShardPlan plan, Propagate(graph_, resharder_, propagate));
     ASSIGN_OR_RETURN(forward_, ForwardOf(graph_, options_.propagate.optimizer_shards));
-    LeaveNeedlessCuts();
+    LeaveOperatorsWhole();
     model_ = std::make_unique<CostModel>(graph_, forward_, options_.cluster, resharder_);
     solver_ = std::make_unique<AssignmentSolver>(graph_, forward_, *model_);
     relaxation_ = std::make_unique<Relaxation>(graph_, forward_, options_.cluster, *model_, mesh_);
@@ -95,7 +95,7 @@ class StrategySearch {
   }
 
   // Where time is all that counts.
-  void LeaveNeedlessCuts() {
+  void LeaveOperatorsWhole() {
     if (Propagates() || options_.cluster.memory_bytes > 0) return;
     std::vector<bool> keeps(graph_.nodes.size(), false);
     for (int32_t i : forward_.nodes) keeps[i] = mark::kUserStrategy.Has(graph_.nodes[i].attrs);
@@ -534,7 +534,7 @@ class StrategySearch {
     std::vector<Sharding> all{base};
     if (!(base == s)) all.push_back(s);
     for (size_t f = 0; f < rule.rule.factors.size(); ++f) {
-      if (!CanCut(rule, static_cast<int>(f), mesh_.Size(base.factors[f]) * mesh_.size(axis))) continue;
+      if (!CanShard(rule, static_cast<int>(f), mesh_.Size(base.factors[f]) * mesh_.size(axis))) continue;
       Sharding wider = base;
       AxisList& axes = wider.factors[f];
       if (order == Order::kMesh)

@@ -97,9 +97,9 @@ class World {
     } else if (name == "all_gather") {
       for (int64_t m = 0; m < size; ++m) CopyPart(out, n.attrs.Int("axis"), m, size, &y[0], &operand(m)[0], false);
     } else if (name == "all_to_all") {
-      TensorType cut = in;
-      cut.shape[n.attrs.Int("split_axis")] /= size;
-      std::string part(static_cast<size_t>(cut.bytes()), '\0');
+      TensorType part_type = in;
+      part_type.shape[n.attrs.Int("split_axis")] /= size;
+      std::string part(static_cast<size_t>(part_type.bytes()), '\0');
       for (int64_t m = 0; m < size; ++m) {
         CopyPart(in, n.attrs.Int("split_axis"), me, size, &operand(m)[0], &part[0], true);
         CopyPart(out, n.attrs.Int("concat_axis"), m, size, &y[0], &part[0], false);

@@ -1,4 +1,4 @@
-#include "core/sharding/search/needless_cuts.h"
+#include "core/sharding/search/needless_shards.h"
 
 #include <algorithm>
 #include <map>
@@ -6,9 +6,9 @@
 namespace mslua {
 namespace {
 
-class NeedlessCuts {
+class NeedlessShards {
  public:
-  NeedlessCuts(const Graph& graph, const Mesh& mesh, ForwardGraph* forward)
+  NeedlessShards(const Graph& graph, const Mesh& mesh, ForwardGraph* forward)
       : graph_(graph), mesh_(mesh), forward_(*forward), in_(graph.nodes.size()), out_(graph.nodes.size()) {
     for (const ForwardGraph::Edge& e : forward_.edges) {
       in_[e.reader].push_back(&e);
@@ -26,8 +26,8 @@ class NeedlessCuts {
     NodeRule& rule = forward_.rules[node];
     for (size_t f = 0; f < rule.sizes.size(); ++f) {
       const int factor = static_cast<int>(f);
-      if (!Cuts(maker, made, rule, rule.rule.inputs[0], factor) &&
-          !Cuts(reader, read, rule, rule.rule.outputs[0], factor))
+      if (!Shards(maker, made, rule, rule.rule.inputs[0], factor) &&
+          !Shards(reader, read, rule, rule.rule.outputs[0], factor))
         rule.rule.factors[f].whole = true;
     }
   }
@@ -42,26 +42,26 @@ class NeedlessCuts {
            std::all_of(rule.factors.begin(), rule.factors.end(),
                        [](const FactorRule::Factor& f) { return f.in_input && f.in_output; });
   }
-  bool MayCut(const NodeRule& rule, int f) const {
+  bool MayShard(const NodeRule& rule, int f) const {
     for (int a = 0; a < mesh_.axes(); ++a) {
-      if (CanCut(rule, f, mesh_.size(a))) return true;
+      if (CanShard(rule, f, mesh_.size(a))) return true;
     }
     return false;
   }
   // Whether a sharding may shard a factor that the tensor does not have: then the tensor, or its gradient, is partial.
   bool MayLeaveOut(const NodeRule& rule, const FactorRule::Tensor& tensor) const {
     for (size_t f = 0; f < rule.sizes.size(); ++f) {
-      if (!HasFactor(tensor, static_cast<int>(f)) && MayCut(rule, static_cast<int>(f))) return true;
+      if (!HasFactor(tensor, static_cast<int>(f)) && MayShard(rule, static_cast<int>(f))) return true;
     }
     return false;
   }
   // Whether a neighbour can shard a dimension of `theirs` that is sharded, as `ours`, where `factor` is.
-  bool Cuts(const NodeRule& neighbour, const FactorRule::Tensor& theirs, const NodeRule& rule,
-            const FactorRule::Tensor& ours, int factor) const {
+  bool Shards(const NodeRule& neighbour, const FactorRule::Tensor& theirs, const NodeRule& rule,
+              const FactorRule::Tensor& ours, int factor) const {
     for (size_t d = 0; d < ours.size(); ++d) {
-      if (rule.CutFactor(ours[d]) != factor) continue;
-      const int f = neighbour.CutFactor(theirs[d]);
-      if (f >= 0 && MayCut(neighbour, f)) return true;
+      if (rule.ShardedFactor(ours[d]) != factor) continue;
+      const int f = neighbour.ShardedFactor(theirs[d]);
+      if (f >= 0 && MayShard(neighbour, f)) return true;
     }
     return false;
   }
@@ -79,7 +79,7 @@ void LeaveWhole(const Graph& graph, const Mesh& mesh, const Cluster& cluster, co
   // An operator reads and writes each byte; arithmetic of one operation for four bytes takes less than that.
   const double traffic = 2 / cluster.bytes_per_second;
   if (cluster.links.Fastest().beta < traffic || 0.25 / cluster.flops_per_second.Least() > traffic) return;
-  NeedlessCuts needless(graph, mesh, forward);
+  NeedlessShards needless(graph, mesh, forward);
   std::map<std::pair<int, std::vector<bool>>, int> known;  // nodes of one kind may now be sharded in different ways
   for (size_t p = 0; p < forward->nodes.size(); ++p) {
     const int32_t i = forward->nodes[p];
