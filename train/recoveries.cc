@@ -40,7 +40,7 @@ Status AddRecovery(const std::string& folder, const Recovery& recovery) {
   return status;
 }
 
-Status CutEvents(const std::string& path, int64_t bytes) {
+Status TruncateEvents(const std::string& path, int64_t bytes) {
   const auto text = ReadFile(path, kMost);
   if (absl::IsNotFound(text.status()) || (text.ok() && static_cast<int64_t>(text->size()) <= bytes))
     return absl::OkStatus();
@@ -49,7 +49,7 @@ Status CutEvents(const std::string& path, int64_t bytes) {
   for (const absl::string_view line : absl::StrSplit(absl::string_view(*text).substr(kept.size()), '\n')) {
     if (absl::StartsWith(line, kBegin) && absl::EndsWith(line, "}")) absl::StrAppend(&kept, line, "\n");
   }
-  return static_cast<int64_t>(kept.size()) == bytes ? CutRecords(path, bytes) : WriteFileAtomically(path, kept);
+  return static_cast<int64_t>(kept.size()) == bytes ? TruncateRecords(path, bytes) : WriteFileAtomically(path, kept);
 }
 
 }  // namespace mslua

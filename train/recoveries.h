@@ -21,6 +21,6 @@ struct Recovery {
 
 Status AddRecovery(const std::string& folder, const Recovery& recovery);
 // Truncates events.jsonl, at `path`, to its first `bytes`. What it says of recoveries stays.
-Status CutEvents(const std::string& path, int64_t bytes);
+Status TruncateEvents(const std::string& path, int64_t bytes);
 
 }  // namespace mslua

@@ -107,7 +107,7 @@ Status Resuming::FindKept() {
   if (!directory_->path().empty()) RETURN_IF_ERROR(WithExitCode(MakeFolders(directory_->path()), kExitStorage));
   RETURN_IF_ERROR(directory_->Take());
   for (const auto& [path, bytes] : kept_->record().files)
-    RETURN_IF_ERROR(absl::EndsWith(path, kRunEvents) ? CutEvents(path, bytes) : CutRecords(path, bytes));
+    RETURN_IF_ERROR(absl::EndsWith(path, kRunEvents) ? TruncateEvents(path, bytes) : TruncateRecords(path, bytes));
   return absl::OkStatus();
 }
 

@@ -102,7 +102,7 @@ Status RunDirectory::SettleEarlierRecords(const Beginning& beginning) {
   settled_ = true;
   if (lock_ != nullptr) unlink(Outcome().c_str());          // of the training before
   const bool begins = rank_.written->insert(path_).second;  // else this process has trained before
-  if (beginning.run != nullptr) return CutBackRecords(*beginning.run, beginning.steps_per_epoch);
+  if (beginning.run != nullptr) return RemoveLaterRecords(*beginning.run, beginning.steps_per_epoch);
   if (!begins || beginning.kept) return absl::OkStatus();
   const RecordsOwner owner = {rank_.state->rank, spec_.first(), rank_.state->ranks};
   std::string earlier;  // where they go; empty: they are of this job, which starts again
@@ -117,7 +117,7 @@ Status RunDirectory::SettleEarlierRecords(const Beginning& beginning) {
 }
 
 // Removes what the run wrote after the checkpoint that it resumes from: those steps are made again.
-Status RunDirectory::CutBackRecords(const checkpoint::RunState& run, int64_t steps_per_epoch) const {
+Status RunDirectory::RemoveLaterRecords(const checkpoint::RunState& run, int64_t steps_per_epoch) const {
   // The evaluation at the epoch's end is still to come.
   const bool ends_epoch = EndsEpoch(run, steps_per_epoch) && EvalHook::DoneIn(run.counters) != run.step;
   const auto later = [&](absl::string_view line) {
@@ -126,13 +126,13 @@ Status RunDirectory::CutBackRecords(const checkpoint::RunState& run, int64_t ste
     return epoch > run.epoch + 1 || (epoch == run.epoch + 1 && step > run.data_batch);
   };
   const auto log = [this](int64_t rank) { return absl::StrCat(path_, "/rank_", rank, ".log"); };
-  RETURN_IF_ERROR(CutRecordsFrom(log(rank_.state->rank), later));
+  RETURN_IF_ERROR(TruncateRecordsFrom(log(rank_.state->rank), later));
   if (!spec_.first()) return absl::OkStatus();
-  RETURN_IF_ERROR(CutRecordsFrom(absl::StrCat(path_, "/", kSummaries),
-                                 [&](absl::string_view line) { return Summaries::RecordedAt(line) > run.step; }));
+  RETURN_IF_ERROR(TruncateRecordsFrom(absl::StrCat(path_, "/", kSummaries),
+                                      [&](absl::string_view line) { return Summaries::RecordedAt(line) > run.step; }));
   // Of ranks that there are no more.
-  for (int64_t r = rank_.state->ranks; r < run.world; ++r) RETURN_IF_ERROR(CutRecordsFrom(log(r), later));
-  return CutRecordsFrom(absl::StrCat(path_, "/", kRunMetrics), [&](absl::string_view line) {
+  for (int64_t r = rank_.state->ranks; r < run.world; ++r) RETURN_IF_ERROR(TruncateRecordsFrom(log(r), later));
+  return TruncateRecordsFrom(absl::StrCat(path_, "/", kRunMetrics), [&](absl::string_view line) {
     bool loss = false;
     const int64_t step = StepOfMetrics(line, &loss);
     return step > run.step || (step == run.step && !loss && ends_epoch);

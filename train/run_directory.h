@@ -48,7 +48,7 @@ class RunDirectory {
 
  private:
   StatusOr<std::string> Own(const std::string& resume);
-  Status CutBackRecords(const checkpoint::RunState& run, int64_t steps_per_epoch) const;
+  Status RemoveLaterRecords(const checkpoint::RunState& run, int64_t steps_per_epoch) const;
   std::string Outcome() const;
 
   const TrainingSpec& spec_;

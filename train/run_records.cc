@@ -86,7 +86,7 @@ StatusOr<bool> MoveRecords(const std::string& folder, const std::string& earlier
 Status EmptyRecords(const std::string& folder, RecordsOwner owner) {
   ASSIGN_OR_RETURN(const std::vector<std::string> paths, RecordsOf(folder, owner));
   for (const std::string& path : paths)
-    RETURN_IF_ERROR(absl::EndsWith(path, kRunEvents) ? CutEvents(path, 0) : CutRecords(path, 0));
+    RETURN_IF_ERROR(absl::EndsWith(path, kRunEvents) ? TruncateEvents(path, 0) : TruncateRecords(path, 0));
   return absl::OkStatus();
 }
 

@@ -73,17 +73,17 @@ std::map<std::string, int64_t> RecordHealth::FlushAll() {
   return sizes;
 }
 
-Status CutRecords(const std::string& path, int64_t bytes) {
+Status TruncateRecords(const std::string& path, int64_t bytes) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_size <= bytes) return absl::OkStatus();
   return truncate(path.c_str(), bytes) == 0 ? absl::OkStatus() : FileError("cannot truncate", path);
 }
 
-Status CutRecordsFrom(const std::string& path, const std::function<bool(absl::string_view line)>& beyond) {
+Status TruncateRecordsFrom(const std::string& path, const std::function<bool(absl::string_view line)>& beyond) {
   std::ifstream file(path, std::ios::binary);
   int64_t begin = 0;
   for (std::string line; std::getline(file, line);) {
-    if (beyond(line)) return CutRecords(path, begin);
+    if (beyond(line)) return TruncateRecords(path, begin);
     begin += static_cast<int64_t>(line.size()) + 1;
   }
   return absl::OkStatus();
@@ -97,7 +97,7 @@ StatusOr<std::unique_ptr<RecordFile>> RecordFile::Open(const std::string& path, 
   if (lines && fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) {
     const int64_t end = EndOfLines(fd);
     if (end < 0) return FileError("cannot read", path);
-    if (end < info.st_size) file->cut_at_ = end;
+    if (end < info.st_size) file->tail_at_ = end;
   }
   return file;
 }
@@ -129,14 +129,14 @@ void RecordFile::AppendLines(absl::string_view lines) {
   }
 }
 
-bool RecordFile::CutTail() {
-  if (cut_at_ < 0) return true;
-  if (SizeOfFile(fd_) > cut_at_ && ftruncate(fd_, cut_at_) != 0) return false;
-  cut_at_ = -1;
+bool RecordFile::TruncateTail() {
+  if (tail_at_ < 0) return true;
+  if (SizeOfFile(fd_) > tail_at_ && ftruncate(fd_, tail_at_) != 0) return false;
+  tail_at_ = -1;
   return true;
 }
 
-// Takes the records away that lie in the first `bytes`; the rest begins with the one that was cut off.
+// Takes the records away that lie in the first `bytes`; the rest begins with the one that is truncated.
 void RecordFile::DropWritten(int64_t bytes) {
   int64_t whole = 0;
   while (!sizes_.empty() && whole + sizes_.front() <= bytes) {
@@ -159,7 +159,7 @@ void RecordFile::DropOldest() {
 
 void RecordFile::Flush() {
   if (waiting_.empty()) return;
-  const int64_t begin = CutTail() ? SizeOfFile(fd_) : -1;
+  const int64_t begin = TruncateTail() ? SizeOfFile(fd_) : -1;
   int64_t written = 0;
   const int64_t size = static_cast<int64_t>(waiting_.size());
   while (begin >= 0 && written < size) {
@@ -178,8 +178,8 @@ void RecordFile::Flush() {
   const Status why = FileError("cannot write", path_);
   DropWritten(written);
   const int64_t end = begin + size - static_cast<int64_t>(waiting_.size());
-  if (begin >= 0 && SizeOfFile(fd_) > end) cut_at_ = end;
-  CutTail();
+  if (begin >= 0 && SizeOfFile(fd_) > end) tail_at_ = end;
+  TruncateTail();
   DropOldest();
   flush_at_ = static_cast<int64_t>(waiting_.size()) + kFlushBytes;
   health_->Failed(path_, why);

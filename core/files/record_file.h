@@ -44,9 +44,9 @@ class RecordHealth {
 
 // Truncates a file of records to what FlushAll() said of it: what was written after that is removed. A file that is
 // not there, or shorter, stays as it is.
-Status CutRecords(const std::string& path, int64_t bytes);
-// Removes the first line that `beyond` says it of, and all that follows.
-Status CutRecordsFrom(const std::string& path, const std::function<bool(absl::string_view line)>& beyond);
+Status TruncateRecords(const std::string& path, int64_t bytes);
+// Removes the first line of which `beyond` is true, and all lines behind it. A file that cannot be read stays as it is.
+Status TruncateRecordsFrom(const std::string& path, const std::function<bool(absl::string_view line)>& beyond);
 
 class RecordFile {
  public:
@@ -67,7 +67,7 @@ class RecordFile {
   friend class RecordHealth;
   RecordFile(std::string path, int fd, RecordHealth* health);
   // Whether the file ends where its last whole record does.
-  bool CutTail();
+  bool TruncateTail();
   void DropWritten(int64_t bytes);
   void DropOldest();
 
@@ -77,7 +77,7 @@ class RecordFile {
   std::string waiting_;
   std::deque<int64_t> sizes_;  // of the records in waiting_
   int64_t flush_at_;           // bytes that wait
-  int64_t cut_at_ = -1;        // a truncated record begins here and is still there; -1: none
+  int64_t tail_at_ = -1;       // a truncated record begins here and is still there; -1: none
 };
 
 }  // namespace mslua
