@@ -54,7 +54,7 @@ Status EndOf(const std::string& name, int rank, const Status& status) {
     return WithCause(absl::UnavailableError(absl::StrCat("the connection to ", name, " was ended: ", status.message())),
                      {-1, kExitSecurity});
   }
-  if (IsCutLink(status) || absl::IsDeadlineExceeded(status)) {
+  if (IsBrokenLink(status) || absl::IsDeadlineExceeded(status)) {
     return WithCause(absl::UnavailableError(absl::StrCat("the link to ", name, " is broken: ", status.message())),
                      {rank, kExitHang});
   }

@@ -40,33 +40,7 @@ constexpr absl::Duration kEachAddress = absl::Seconds(1);          // where a na
 constexpr absl::Duration kNews = absl::Seconds(3);
 constexpr int kBacklog = 4096;  // the system has a lower limit of its own
 
-constexpr char kCutPayload[] = "mslua/cut";
-
-Status Failed(absl::string_view what) {
-  const int error = errno;
-  const std::string text = absl::StrCat(what, ": ", strerror(error));
-  switch (error) {
-    case EADDRINUSE:
-      return absl::AlreadyExistsError(text);
-    case EACCES:
-    case EPERM:
-      return absl::PermissionDeniedError(text);
-    case EPIPE:
-    case ECONNRESET:
-    case ECONNREFUSED:
-      return absl::UnavailableError(text);
-    case ETIMEDOUT:
-    case EHOSTUNREACH:
-    case ENETUNREACH:
-    case ENETDOWN: {
-      Status cut = absl::UnavailableError(text);
-      cut.SetPayload(kCutPayload, absl::Cord());
-      return cut;
-    }
-    default:
-      return absl::InternalError(text);
-  }
-}
+constexpr char kBrokenLinkPayload[] = "mslua/broken link";
 
 // Whether `path` is a folder of this user in which no other user can make files.
 bool IsOwnFolder(const char* path) {
@@ -80,9 +54,9 @@ Status MakePrivateFolder(const std::string& path) {
   constexpr int kTries = 100;
   struct stat info;
   for (int i = 0;; ++i) {
-    if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return Failed(absl::StrCat("making folder ", path));
+    if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return ErrnoStatus(absl::StrCat("making folder ", path));
     if (lstat(path.c_str(), &info) == 0) break;
-    if (errno != ENOENT || i == kTries) return Failed(absl::StrCat("looking at folder ", path));
+    if (errno != ENOENT || i == kTries) return ErrnoStatus(absl::StrCat("looking at folder ", path));
   }
   if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077) != 0) {
     return absl::PermissionDeniedError(absl::StrCat(path, " is not a folder that this user alone may enter (owner ",
@@ -92,7 +66,7 @@ Status MakePrivateFolder(const std::string& path) {
 }
 
 Status SetOption(const Fd& fd, int level, int name, int value) {
-  if (setsockopt(fd.get(), level, name, &value, sizeof value) != 0) return Failed("setting a socket option");
+  if (setsockopt(fd.get(), level, name, &value, sizeof value) != 0) return ErrnoStatus("setting a socket option");
   return absl::OkStatus();
 }
 
@@ -130,7 +104,7 @@ int Milliseconds(MonotonicTime deadline) {
 StatusOr<Fd> Accept(const Fd& listener, MonotonicTime deadline) {
   RETURN_IF_ERROR(PollFor(listener, POLLIN, deadline));
   Fd fd(Again([&] { return accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC); }));
-  if (!fd) return Failed("accepting a connection");
+  if (!fd) return ErrnoStatus("accepting a connection");
   return fd;
 }
 
@@ -148,6 +122,32 @@ int ConnectOnce(const addrinfo& address, MonotonicTime deadline, Fd* fd) {
 }
 
 }  // namespace
+
+Status ErrnoStatus(absl::string_view what) {
+  const int error = errno;
+  const std::string text = absl::StrCat(what, ": ", strerror(error));
+  switch (error) {
+    case EADDRINUSE:
+      return absl::AlreadyExistsError(text);
+    case EACCES:
+    case EPERM:
+      return absl::PermissionDeniedError(text);
+    case EPIPE:
+    case ECONNRESET:
+    case ECONNREFUSED:
+      return absl::UnavailableError(text);
+    case ETIMEDOUT:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+    case ENETDOWN: {
+      Status broken = absl::UnavailableError(text);
+      broken.SetPayload(kBrokenLinkPayload, absl::Cord());
+      return broken;
+    }
+    default:
+      return absl::InternalError(text);
+  }
+}
 
 void Fd::Close() {
   if (fd_ >= 0) close(fd_);
@@ -226,10 +226,10 @@ StatusOr<sockaddr_un> UnixAddress(const std::string& path) {
 StatusOr<Fd> ListenUnix(const std::string& path) {
   ASSIGN_OR_RETURN(const sockaddr_un address, UnixAddress(path));
   Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (!fd) return Failed("making a socket");
+  if (!fd) return ErrnoStatus("making a socket");
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
       listen(fd.get(), kBacklog) != 0) {
-    return Failed(absl::StrCat("listening on ", path));
+    return ErrnoStatus(absl::StrCat("listening on ", path));
   }
   return fd;
 }
@@ -238,10 +238,10 @@ StatusOr<Fd> ConnectUnix(const std::string& path, MonotonicTime deadline) {
   ASSIGN_OR_RETURN(const sockaddr_un address, UnixAddress(path));
   while (true) {
     Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-    if (!fd) return Failed("making a socket");
+    if (!fd) return ErrnoStatus("making a socket");
     if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return fd;
     if (errno != ENOENT && errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR) {
-      return Failed(absl::StrCat("connecting to ", path));
+      return ErrnoStatus(absl::StrCat("connecting to ", path));
     }
     if (MonotonicNow() >= deadline) return absl::DeadlineExceededError(absl::StrCat("nobody listens on ", path));
     absl::SleepFor(kRetry);
@@ -252,7 +252,7 @@ StatusOr<Fd> AcceptUnix(const Fd& listener, MonotonicTime deadline) {
   ASSIGN_OR_RETURN(Fd fd, Accept(listener, deadline));
   ucred peer = {};
   socklen_t size = sizeof peer;
-  if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return Failed("asking who connected");
+  if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return ErrnoStatus("asking who connected");
   if (peer.uid != geteuid()) {
     return absl::PermissionDeniedError(absl::StrCat("process ", peer.pid, " of user ", peer.uid, " connected"));
   }
@@ -294,7 +294,7 @@ Status SendPacket(const Fd& fd, absl::string_view bytes, int descriptor) {
     memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
   }
   if (Again([&] { return sendmsg(fd.get(), &message, MSG_NOSIGNAL); }) < 0)
-    return Failed("sending to a rank of this host");
+    return ErrnoStatus("sending to a rank of this host");
   return absl::OkStatus();
 }
 
@@ -309,7 +309,7 @@ StatusOr<Packet> ReceivePacket(const Fd& fd, MonotonicTime deadline) {
   message.msg_control = control;
   message.msg_controllen = sizeof control;
   const ssize_t size = Again([&] { return recvmsg(fd.get(), &message, MSG_CMSG_CLOEXEC); });
-  if (size < 0) return Failed("receiving from a rank of this host");
+  if (size < 0) return ErrnoStatus("receiving from a rank of this host");
   if (size == 0) return absl::UnavailableError("the other end has closed");
   Packet packet;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
@@ -363,7 +363,7 @@ StatusOr<Fd> ListenTcp(const Endpoint& endpoint) {
     if (fd && bind(fd.get(), a->ai_addr, a->ai_addrlen) == 0 && listen(fd.get(), kBacklog) == 0) return fd;
     if (errno != EAFNOSUPPORT && errno != EADDRNOTAVAIL) break;
   }
-  return Failed(absl::StrCat("listening on ", ToString(endpoint)));
+  return ErrnoStatus(absl::StrCat("listening on ", ToString(endpoint)));
 }
 
 StatusOr<Fd> ConnectTcp(const Endpoint& endpoint, MonotonicTime deadline) {
@@ -431,7 +431,8 @@ Status SetTcpOptions(const Fd& fd) {
 StatusOr<Endpoint> LocalEndpoint(const Fd& fd) {
   sockaddr_storage address = {};
   socklen_t size = sizeof address;
-  if (getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) return Failed("reading an address");
+  if (getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0)
+    return ErrnoStatus("reading an address");
   char host[NI_MAXHOST], port[NI_MAXSERV];
   if (getnameinfo(reinterpret_cast<sockaddr*>(&address), size, host, sizeof host, port, sizeof port,
                   NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
@@ -443,7 +444,7 @@ StatusOr<Endpoint> LocalEndpoint(const Fd& fd) {
 }
 
 Status SetNonBlocking(const Fd& fd) {
-  if (fcntl(fd.get(), F_SETFL, fcntl(fd.get(), F_GETFL) | O_NONBLOCK) != 0) return Failed("setting a socket up");
+  if (fcntl(fd.get(), F_SETFL, fcntl(fd.get(), F_GETFL) | O_NONBLOCK) != 0) return ErrnoStatus("setting a socket up");
   return absl::OkStatus();
 }
 
@@ -455,7 +456,7 @@ Status SendAll(const Fd& fd, absl::string_view bytes, MonotonicTime deadline) {
     } else if (errno == EAGAIN) {
       RETURN_IF_ERROR(PollFor(fd, POLLOUT, deadline));
     } else if (errno != EINTR) {
-      return Failed("sending");
+      return ErrnoStatus("sending");
     }
   }
   return absl::OkStatus();
@@ -473,22 +474,20 @@ Status ReceiveAll(const Fd& fd, void* data, size_t size, MonotonicTime deadline)
     } else if (errno == EAGAIN) {
       RETURN_IF_ERROR(PollFor(fd, POLLIN, deadline));
     } else if (errno != EINTR) {
-      return Failed("receiving");
+      return ErrnoStatus("receiving");
     }
   }
   return absl::OkStatus();
 }
 
-Status ErrnoStatus(absl::string_view what) { return Failed(what); }
-
-bool IsCutLink(const Status& status) { return status.GetPayload(kCutPayload).has_value(); }
+bool IsBrokenLink(const Status& status) { return status.GetPayload(kBrokenLinkPayload).has_value(); }
 
 Status PollFor(const Fd& fd, short events, MonotonicTime deadline) {
   pollfd entry = {fd.get(), events, 0};
   while (true) {
     const int n = poll(&entry, 1, Milliseconds(deadline));
     if (n > 0) return absl::OkStatus();
-    if (n < 0 && errno != EINTR) return Failed("waiting for a socket");
+    if (n < 0 && errno != EINTR) return ErrnoStatus("waiting for a socket");
     if (n == 0 && MonotonicNow() >= deadline) return absl::DeadlineExceededError("no answer in time");
   }
 }
@@ -502,7 +501,7 @@ StatusOr<std::string> AddressTowards(const Endpoint& endpoint) {
     ASSIGN_OR_RETURN(const Endpoint own, LocalEndpoint(fd));
     return own.host;
   }
-  return Failed(absl::StrCat("looking for the way to ", ToString(endpoint)));
+  return ErrnoStatus(absl::StrCat("looking for the way to ", ToString(endpoint)));
 }
 
 namespace {
@@ -539,7 +538,7 @@ std::string TextOf(const in_addr& address) {
 
 StatusOr<std::vector<std::string>> OwnAddresses() {
   ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return Failed("listing the network interfaces");
+  if (getifaddrs(&list) != 0) return ErrnoStatus("listing the network interfaces");
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, &freeifaddrs);
   const auto outwards = AddressTowards({"192.0.2.1", 9});  // an address of no host: the way to it is the default route
   std::vector<std::string> all;
@@ -584,7 +583,7 @@ StatusOr<std::string> InterfaceAddress(absl::string_view name_or_subnet) {
         absl::StrCat("'", name_or_subnet, "' is neither an interface nor a subnet such as 10.0.0.0/8"));
   }
   ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return Failed("listing the network interfaces");
+  if (getifaddrs(&list) != 0) return ErrnoStatus("listing the network interfaces");
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, &freeifaddrs);
   std::vector<std::string> known;
   for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {

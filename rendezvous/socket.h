@@ -103,10 +103,11 @@ Status ReceiveAll(const Fd& fd, void* data, size_t size, MonotonicTime deadline)
 // Waits until `fd` is ready for `events` (POLLIN, POLLOUT). DeadlineExceeded.
 Status PollFor(const Fd& fd, short events, MonotonicTime deadline);
 
-// The error of the system call that has just failed (errno), after `what`.
+// The error of the system call of a socket that has just failed: the text of errno after `what`. AlreadyExists: the
+// address is taken. PermissionDenied. Unavailable: the other end has closed, or IsBrokenLink. Internal: any other.
 Status ErrnoStatus(absl::string_view what);
 // Whether an error of a connection says that nothing gets through any more, and not that the other end has closed it.
-bool IsCutLink(const Status& status);
+bool IsBrokenLink(const Status& status);
 
 // Waits until the name of `endpoint` can be resolved: that of a container is not known before the container runs.
 // `news`, which may be null: gets a line every 3 s. DeadlineExceeded names the host. InvalidArgument: it is no name.

@@ -34,7 +34,7 @@ constexpr auto kAloneAfter = std::chrono::seconds(5);
 
 constexpr char kKind[] = "kind", kText[] = "text", kSequence[] = "n";
 
-std::string Cut(std::string text) {
+std::string Shortened(std::string text) {
   if (text.size() > kMostText) text = absl::StrCat(text.substr(0, kMostText), "...");
   return text;
 }
@@ -304,7 +304,7 @@ class Server {
     if (line[kKind] == "ask") {
       const auto shown = Evaluated(session_, line[kText]);
       answer[kKind] = "answer";
-      answer[kText] = Cut(shown.ok() ? *shown : absl::StrCat("error: ", shown.status().message()));
+      answer[kText] = Shortened(shown.ok() ? *shown : absl::StrCat("error: ", shown.status().message()));
     } else {
       const StackGuard guard(L);
       int before = 0;
@@ -315,7 +315,7 @@ class Server {
         lua_rawset(L, LUA_GLOBALSINDEX);
       }
       answer[kKind] = "ended";
-      answer[kText] = done.ok() ? "" : Cut(std::string(done.message()));
+      answer[kText] = done.ok() ? "" : Shortened(std::string(done.message()));
     }
     std::fflush(stdout);
     lua_sethook(L, nullptr, 0, 0);

@@ -276,8 +276,8 @@ std::string Order::Varies() const {
   bool shuffled = false;
   for (const Op& op : ops_) {
     if (std::holds_alternative<WeightedOp>(op)) return "weighted";
-    const bool cuts = std::holds_alternative<TakeOp>(op) || std::holds_alternative<SkipOp>(op);
-    if (shuffled && cuts) return "shuffle and take or skip";
+    const bool selects = std::holds_alternative<TakeOp>(op) || std::holds_alternative<SkipOp>(op);
+    if (shuffled && selects) return "shuffle and take or skip";
     shuffled = shuffled || std::holds_alternative<ShuffleOp>(op);
   }
   return "";

@@ -172,8 +172,8 @@ std::string ErrorText(unsigned long error) {
 }
 
 std::string Framed(const std::string& text) {
-  const std::string cut = text.substr(0, kMostVerdict);
-  return std::string({static_cast<char>(cut.size() >> 8), static_cast<char>(cut.size() & 255)}) + cut;
+  const std::string shown = text.substr(0, kMostVerdict);
+  return std::string({static_cast<char>(shown.size() >> 8), static_cast<char>(shown.size() & 255)}) + shown;
 }
 
 }  // namespace
@@ -294,7 +294,7 @@ ssize_t TlsSession::Outcome(int result) {
     return -1;
   }
   // What was refused in the handshake is, afterwards, a record that was changed on its way.
-  if (!cut_) broken_ = absl::IsPermissionDenied(problem) ? absl::DataLossError(problem.message()) : problem;
+  if (!sends_last_word_) broken_ = absl::IsPermissionDenied(problem) ? absl::DataLossError(problem.message()) : problem;
   errno = EPROTO;
   return -1;
 }
@@ -315,7 +315,7 @@ ssize_t TlsSession::Read(void* to, size_t size) {
 
 ssize_t TlsSession::Write(const iovec* parts, int n) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (phase_ != Phase::kReady || (!broken_.ok() && !cut_)) {
+  if (phase_ != Phase::kReady || (!broken_.ok() && !sends_last_word_)) {
     errno = EPROTO;
     return -1;
   }
@@ -350,11 +350,11 @@ void TlsSession::Break(const Status& why) {
   if (broken_.ok()) broken_ = why;
 }
 
-void TlsSession::Cut(const Status& why) {
+void TlsSession::BreakAndWake(const Status& why) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  cut_ = broken_.ok() && keeps_last_word_;
+  sends_last_word_ = broken_.ok() && keeps_last_word_;
   if (broken_.ok()) broken_ = why;
-  shutdown(socket_->fd, cut_ ? SHUT_RD : SHUT_RDWR);
+  shutdown(socket_->fd, sends_last_word_ ? SHUT_RD : SHUT_RDWR);
 }
 
 void TlsSession::KeepLastWord() {

@@ -53,7 +53,7 @@ class TlsSession {
   // Ends the connection: further calls give EPROTO, for this reason.
   void Break(const Status& why);
   // The same, and wakes the threads that wait for the socket.
-  void Cut(const Status& why);
+  void BreakAndWake(const Status& why);
   // From now on that ends reading alone: who owns the session can still write why, and then ends it.
   void KeepLastWord();
   // OK; or why there is no connection any more. DataLoss: bytes were changed on their way.
@@ -92,7 +92,7 @@ class TlsSession {
   mutable std::mutex mutex_;  // of what follows, and of ssl_ once ready
   bool pending_ = false, mid_write_ = false;
   Status broken_;
-  bool keeps_last_word_ = false, cut_ = false;
+  bool keeps_last_word_ = false, sends_last_word_ = false;
 };
 
 }  // namespace mslua

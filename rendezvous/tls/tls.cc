@@ -31,12 +31,12 @@ class LiveSessions {
     const std::lock_guard<std::mutex> lock(mutex_);
     sessions_.erase(session);
   }
-  void CutRevoked(const std::vector<CrlPtr>& crls) {
+  void BreakRevoked(const std::vector<CrlPtr>& crls) {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (TlsSession* const session : sessions_) {
       X509* const peer = SSL_get0_peer_certificate(session->ssl());
       if (peer == nullptr || !IsRevoked(peer, crls)) continue;
-      session->Cut(absl::PermissionDeniedError(
+      session->BreakAndWake(absl::PermissionDeniedError(
           absl::StrCat("certificate \"", NameText(X509_get_subject_name(peer)), "\" has been revoked (crl_path)")));
     }
   }
@@ -81,7 +81,7 @@ class TlsOfFiles : public Tls {
     material_ = std::move(*loaded);
     for (const std::string& warning : material_->warnings) Warn(warning);
     WarnOfExpiry();
-    live_->CutRevoked(material_->crls);
+    live_->BreakRevoked(material_->crls);
   }
 
  private:
