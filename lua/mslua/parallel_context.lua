@@ -56,24 +56,24 @@ local function check_strategy(v)
     if v == "data_parallel" or v == "full_batch" then return nil end
     return ('expected "data_parallel", "full_batch" or a list such as {{8, 1}, {8}}, got %q'):format(v)
   end
-  local widest, cut_of_widest, largest = -1, 1, 1
-  for i, cuts in ipairs(v) do
-    local problem = args.problem({ "", "integers" }, cuts)
+  local widest, shards_of_widest, largest = -1, 1, 1
+  for i, counts in ipairs(v) do
+    local problem = args.problem({ "", "integers" }, counts)
     if problem then return ("input %d: %s"):format(i, problem) end
     local total, dims = 1, 0
-    for _, n in ipairs(cuts) do
+    for _, n in ipairs(counts) do
       if n < 1 then return ("input %d: expected at least 1 shard of each dimension, got %d"):format(i, n) end
       if n > 1 then dims = dims + 1 end
       total = total * n
     end
-    if dims > 1 then return ("input %d: only one dimension may be sharded, got %s"):format(i, errors.show(cuts)) end
-    if #cuts > widest then widest, cut_of_widest = #cuts, total end
+    if dims > 1 then return ("input %d: only one dimension may be sharded, got %s"):format(i, errors.show(counts)) end
+    if #counts > widest then widest, shards_of_widest = #counts, total end
     largest = math.max(largest, total)
   end
   if widest < 0 then return "expected an entry for each input, got {}" end
-  if cut_of_widest < largest then
+  if shards_of_widest < largest then
     return ("the input with the most dimensions has %d shards, another has %d: it must have the most"):format(
-      cut_of_widest, largest)
+      shards_of_widest, largest)
   end
 end
 
@@ -216,18 +216,17 @@ function M.together()
   return core.options.ranks > 1 and (local_view[mode] or global_view[mode]) or false
 end
 
--- In global view.
-local function cuts() return core.options.ranks > 1 and global_view[settings.get(group, "parallel_mode")] end
+local function in_global_view() return core.options.ranks > 1 and global_view[settings.get(group, "parallel_mode")] end
 
 --- Pipeline stages; 1 where nothing is sharded over ranks.
 ---@return integer
-function M.stages() return cuts() and settings.get(group, "pipeline_stages") or 1 end
+function M.stages() return in_global_view() and settings.get(group, "pipeline_stages") or 1 end
 
 -- Ranks that have one stage, or all.
 local function stage_ranks() return math.max(1, math.floor(core.options.ranks / M.stages())) end
 
 -- A strategy is searched for.
-local function searches() return cuts() and settings.get(group, "parallel_mode") == "auto_parallel" end
+local function searches() return in_global_view() and settings.get(group, "parallel_mode") == "auto_parallel" end
 
 local function fuses() return (settings.get(group, "comm_fusion") or {}).openstate ~= false end
 
@@ -260,7 +259,7 @@ end
 --- How the traced step is sharded over the ranks, for core.build_train; nil where each rank has its own.
 ---@return table?
 function M.shard()
-  if not cuts() then return nil end
+  if not in_global_view() then return nil end
   local by_name, strategies = settings.get(group, "strategy") or {}, {}
   for i, name in ipairs(errors.names(by_name)) do
     strategies[i] = { name = name, strategy = strategy.text(name, by_name[name]) }
@@ -363,7 +362,7 @@ end
 
 --- Whether rank 0's parameters are everybody's before the first step.
 ---@return boolean
-function M.broadcasts() return M.together() and not cuts() and settings.get(group, "parameter_broadcast") end
+function M.broadcasts() return M.together() and not in_global_view() and settings.get(group, "parameter_broadcast") end
 
 -- Who shares the slices of a parameter: all ranks, or neighbours in groups of optimizer_weight_shard_size.
 local function shard_rule(world)
@@ -387,7 +386,7 @@ end
 --- How gradients are combined over the ranks, for core.build_train; nil where each rank's are its own.
 ---@return table?
 function M.aggregation()
-  if not M.together() or cuts() then return nil end
+  if not M.together() or in_global_view() then return nil end
   local rule = bucket_rule()
   rule.ranks = ranks.members "world"
   rule.mean = settings.get(group, "gradients_mean")
@@ -404,21 +403,21 @@ function M.aggregation()
   return rule
 end
 
-local function not_cut() return not cuts() end
+local function outside_global_view() return not in_global_view() end
 local function local_mode() return local_view[settings.get(group, "parallel_mode")] end
-local function saves_all(config) return cuts() and config.only_trainable_params ~= false end
-local function level_of_cuts(config) return cuts() or not config.optimizer_level end
+local function saves_all(config) return in_global_view() and config.only_trainable_params ~= false end
+local function level_in_global_view(config) return in_global_view() or not config.optimizer_level end
 
 -- Keys that act when there are several ranks, some with certain values only; the others are checked, kept, and refused
 -- at train.
 local built = {
   device_num = true, global_rank = true, parallel_mode = true, search_mode = true, gradients_mean = true,
   gradient_fp32_sync = true, parameter_broadcast = true, all_reduce_fusion_config = true,
-  comm_fusion = true, enable_parallel_optimizer = true, parallel_optimizer_config = level_of_cuts,
+  comm_fusion = true, enable_parallel_optimizer = true, parallel_optimizer_config = level_in_global_view,
   dataset_strategy = function(v) return not local_mode() or v == "data_parallel" end, full_batch = true,
-  strategy = cuts,
-  optimizer_weight_shard_size = not_cut, optimizer_weight_shard_aggregated_save = true,
-  strategy_ckpt_load_file = cuts, strategy_ckpt_save_file = cuts, strategy_ckpt_config = saves_all,
+  strategy = in_global_view,
+  optimizer_weight_shard_size = outside_global_view, optimizer_weight_shard_aggregated_save = true,
+  strategy_ckpt_load_file = in_global_view, strategy_ckpt_save_file = in_global_view, strategy_ckpt_config = saves_all,
   device_memory = searches,
 }
 
@@ -435,7 +434,7 @@ local of_strategy_files = { "strategy_ckpt_load_file", "strategy_ckpt_save_file"
 local function stage_problems(lines, world)
   local stages = settings.get(group, "pipeline_stages")
   if stages == 1 then return end
-  if not cuts() then
+  if not in_global_view() then
     lines[#lines + 1] = ("pipeline_stages = %d needs parallel_mode semi_auto_parallel or auto_parallel, got %s"):format(
       stages, settings.get(group, "parallel_mode"))
   elseif world % stages ~= 0 then
@@ -443,7 +442,7 @@ local function stage_problems(lines, world)
       .. "ranks"):format(stages, world, math.ceil(world / stages) * stages)
   end
   for _, key in ipairs(of_strategy_files) do
-    if cuts() and group.given[key] then
+    if in_global_view() and group.given[key] then
       lines[#lines + 1] = ("%s is not built yet with pipeline_stages: leave it out; strategies may be given with "
         .. "cell:shard"):format(key)
     end
@@ -469,10 +468,11 @@ local function not_built(key, value, mode)
     return ("%s: optimizer_level needs parallel_mode semi_auto_parallel or auto_parallel, got %s: leave it out"):format(
       key, mode)
   end
-  if not cuts() and built[key] then
+  if not in_global_view() and built[key] then
     return ("%s needs parallel_mode semi_auto_parallel or auto_parallel, got %s: leave it out"):format(key, mode)
   end
-  return ("%s = %s is not built yet%s: leave it out"):format(key, errors.show(value), cuts() and " in " .. mode or "")
+  return ("%s = %s is not built yet%s: leave it out"):format(key, errors.show(value),
+    in_global_view() and " in " .. mode or "")
 end
 
 --- What is set and cannot run, one line each. One rank alone: everything is without effect, which one notice says.
@@ -509,7 +509,9 @@ function M.not_runnable(world)
     notice(("search_mode has no effect in %s: auto_parallel searches for strategies"):format(mode))
   end
   for _, key in ipairs(errors.names(without_effect)) do
-    if cuts() and given[key] then notice(("%s has no effect in %s: %s"):format(key, mode, without_effect[key])) end
+    if in_global_view() and given[key] then
+      notice(("%s has no effect in %s: %s"):format(key, mode, without_effect[key]))
+    end
   end
   stage_problems(lines, world)
   for _, key in ipairs(errors.names(given)) do

@@ -16,9 +16,9 @@ local bind = args.signature("shard", {
 -- The text of each entry; false where the value stays as it is.
 local function texts(what, list)
   local entries = {}
-  for i, cuts in ipairs(list) do
+  for i, counts in ipairs(list) do
     local text, problem = false, nil
-    if cuts then text, problem = strategy.text(what, { cuts }) end
+    if counts then text, problem = strategy.text(what, { counts }) end
     if problem then errors.fail("shard: %s", (problem:gsub("tensor 1", "tensor " .. i))) end
     entries[i] = text
   end

@@ -4,14 +4,14 @@ local errors = require "mslua.errors"
 
 local M = {}
 
-local function cuts_text(what, cuts)
+local function counts_text(what, counts)
   local problem = args.problem({ "", "integers", check = function(list)
     for _, n in ipairs(list) do
       if n < 1 then return ("expected numbers of shards of at least 1, got %d"):format(n) end
     end
-  end }, cuts)
+  end }, counts)
   if problem then return nil, ("%s: %s"):format(what, problem) end
-  return "(" .. table.concat(cuts, ",") .. ")"
+  return "(" .. table.concat(counts, ",") .. ")"
 end
 
 --- {{2, 4}, {4, 1}} as the graph keeps it: "((2,4),(4,1))"; or nil and what is wrong.
@@ -24,8 +24,8 @@ function M.text(what, strategy)
       :format(what, errors.show(strategy))
   end
   local parts = {}
-  for i, cuts in ipairs(strategy) do
-    local text, problem = cuts_text(("%s, tensor %d"):format(what, i), cuts)
+  for i, counts in ipairs(strategy) do
+    local text, problem = counts_text(("%s, tensor %d"):format(what, i), counts)
     if problem then return nil, problem end
     parts[i] = text
   end

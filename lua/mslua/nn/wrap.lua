@@ -156,11 +156,11 @@ local bind_pipeline = args.signature("PipelineCell", {
 function M.PipelineCell:init(...)
   local a = bind_pipeline(...)
   self.network, self.micro_size = a.network, a.micro_size
-  rawset(self, "cut", false)
+  rawset(self, "splits", false)
 end
 
 function M.PipelineCell:construct(...)
-  if self.micro_size > 1 and core.is_tracing() and core.training() and not rawget(self, "cut") then
+  if self.micro_size > 1 and core.is_tracing() and core.training() and not rawget(self, "splits") then
     errors.fail("PipelineCell: the batch is not split into micro-batches here: "
       .. "give the cell itself to ms.Model or nn.TrainOneStepCell")
   end
@@ -203,7 +203,7 @@ function M.micro_batches(network, columns)
     errors.fail_at(network_key, "PipelineCell: micro_size = %d does not divide the batch of column '%s', %d rows", n,
       name, rows)
   end
-  rawset(network, "cut", true)
+  rawset(network, "splits", true)
   return n
 end
 
