@@ -21,6 +21,7 @@
 #include "core/base/clock.h"
 #include "core/base/exit_code.h"
 #include "core/base/printable.h"
+#include "core/base/spawn.h"
 #include "launch/image_keeper.h"
 #include "launch/restarts.h"
 #include "launch/this_host.h"
@@ -47,22 +48,10 @@ sigset_t Handled() {
 StatusOr<pid_t> Spawn(const std::vector<std::string>& command, const Environment& environment) {
   std::vector<std::string> variables;
   for (const auto& [name, value] : environment) variables.push_back(absl::StrCat(name, "=", value));
-  const auto pointers = [](const std::vector<std::string>& texts) {
-    std::vector<char*> all;
-    for (const std::string& text : texts) all.push_back(const_cast<char*>(text.c_str()));
-    all.push_back(nullptr);
-    return all;
-  };
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none;
-  sigemptyset(&none);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  const SpawnAttributes attributes;
   pid_t pid = 0;
-  const int error = posix_spawnp(&pid, command[0].c_str(), nullptr, &attributes, pointers(command).data(),
-                                 pointers(variables).data());
-  posix_spawnattr_destroy(&attributes);
+  const int error = posix_spawnp(&pid, command[0].c_str(), nullptr, attributes.get(), SpawnTexts(command).data(),
+                                 SpawnTexts(variables).data());
   if (error != 0) return absl::NotFoundError(absl::StrCat("cannot start ", command[0], ": ", strerror(error)));
   return pid;
 }

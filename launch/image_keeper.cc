@@ -28,6 +28,7 @@
 #include "core/base/clock.h"
 #include "core/base/exit_code.h"
 #include "core/base/printable.h"
+#include "core/base/spawn.h"
 #include "rendezvous/local_meeting.h"
 
 extern char** environ;
@@ -58,23 +59,14 @@ StatusOr<std::string> SocketOf(const std::string& job) {
 Status StartKeeper(const std::string& job, absl::Duration keep) {
   const std::string seconds = absl::StrCat(absl::ToDoubleSeconds(keep));
   const std::vector<std::string> words = {"mslua", "keep", job, "--seconds", seconds};
-  std::vector<char*> arguments;
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none;
-  sigemptyset(&none);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
+  const SpawnAttributes attributes({}, POSIX_SPAWN_SETSID);
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
   pid_t pid = 0;
-  const int error = posix_spawn(&pid, "/proc/self/exe", &files, &attributes, arguments.data(), environ);
+  const int error = posix_spawn(&pid, "/proc/self/exe", &files, attributes.get(), SpawnTexts(words).data(), environ);
   posix_spawn_file_actions_destroy(&files);
-  posix_spawnattr_destroy(&attributes);
   if (error != 0) return absl::ErrnoToStatus(error, "starting mslua keep");
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {

@@ -22,6 +22,7 @@
 #include "core/base/clock.h"
 #include "core/base/exit_code.h"
 #include "core/base/printable.h"
+#include "core/base/spawn.h"
 #include "launch/image_keeper.h"
 #include "launch/output.h"
 #include "launch/restarts.h"
@@ -235,27 +236,11 @@ Status Launcher::Start() {
   return absl::OkStatus();
 }
 
-std::vector<char*> Pointers(const std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 // In this process's group, so that the terminal is its own.
 Status Launcher::SpawnAtTerminal(const std::vector<std::string>& environment) {
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none, normal;
-  sigemptyset(&none);
-  sigemptyset(&normal);
-  sigaddset(&normal, SIGPIPE);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &normal);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  const int error = posix_spawn(&ranks_[0].pid, options_.command[0].c_str(), nullptr, &attributes,
-                                Pointers(options_.command).data(), Pointers(environment).data());
-  posix_spawnattr_destroy(&attributes);
+  const SpawnAttributes attributes({SIGPIPE});
+  const int error = posix_spawn(&ranks_[0].pid, options_.command[0].c_str(), nullptr, attributes.get(),
+                                SpawnTexts(options_.command).data(), SpawnTexts(environment).data());
   if (error == 0) return absl::OkStatus();
   ranks_[0].pid = 0;
   return absl::InternalError(absl::StrCat("cannot start ", options_.command[0], ": ", strerror(error)));
@@ -280,20 +265,10 @@ Status Launcher::Spawn(int r, const std::vector<std::string>& environment) {
   posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&files, out[1], 1);
   posix_spawn_file_actions_adddup2(&files, err[1], 2);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none, normal;
-  sigemptyset(&none);
-  sigemptyset(&normal);
-  sigaddset(&normal, SIGPIPE);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &normal);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  const int error = posix_spawn(&ranks_[r].pid, options_.command[0].c_str(), &files, &attributes,
-                                Pointers(options_.command).data(), Pointers(environment).data());
+  const SpawnAttributes attributes({SIGPIPE}, POSIX_SPAWN_SETPGROUP);
+  const int error = posix_spawn(&ranks_[r].pid, options_.command[0].c_str(), &files, attributes.get(),
+                                SpawnTexts(options_.command).data(), SpawnTexts(environment).data());
   posix_spawn_file_actions_destroy(&files);
-  posix_spawnattr_destroy(&attributes);
   if (error == 0) return absl::OkStatus();
   ranks_[r].pid = 0;
   return absl::InternalError(absl::StrCat("cannot start ", options_.command[0], ": ", strerror(error)));

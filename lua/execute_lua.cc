@@ -8,6 +8,7 @@
 #include <csignal>
 #include <string>
 
+#include "core/base/spawn.h"
 #include "lua/object.h"
 #include "lua/session.h"
 #include "train/signal_scope.h"
@@ -19,18 +20,9 @@ namespace {
 int Execute(const std::string& command) {
   std::string shell = "sh", flag = "-c", text = command;
   char* const words[] = {shell.data(), flag.data(), text.data(), nullptr};
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none, normal;
-  sigemptyset(&none);
-  sigemptyset(&normal);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) sigaddset(&normal, signal);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &normal);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  const SpawnAttributes attributes({SIGINT, SIGTERM, SIGHUP, SIGPIPE});
   pid_t child = 0;
-  const int error = posix_spawn(&child, "/bin/sh", nullptr, &attributes, words, environ);
-  posix_spawnattr_destroy(&attributes);
+  const int error = posix_spawn(&child, "/bin/sh", nullptr, attributes.get(), words, environ);
   if (error != 0) {
     errno = error;
     return -1;

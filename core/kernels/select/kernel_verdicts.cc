@@ -28,6 +28,7 @@
 #include "absl/strings/strip.h"
 #include "core/base/folder.h"
 #include "core/base/parallel_for.h"
+#include "core/base/spawn.h"
 #include "core/kernels/onednn/onednn_version.h"
 #include "core/kernels/select/bilinear_check.h"
 #include "oneapi/dnnl/dnnl.h"
@@ -137,19 +138,13 @@ class Checker {
     posix_spawn_file_actions_adddup2(&actions, ends[1], 0);
     for (int fd = 1; fd < 3; ++fd) posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_WRONLY, 0);
     posix_spawn_file_actions_addclosefrom_np(&actions, 3);
-    posix_spawnattr_t attributes;
-    posix_spawnattr_init(&attributes);
-    sigset_t none;
-    sigemptyset(&none);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
     char program[] = "mslua", argument[sizeof kCheckKernelsArgument];
     std::memcpy(argument, kCheckKernelsArgument, sizeof argument);
     char* const arguments[] = {program, argument, nullptr};
     child_ = std::make_shared<Child>();
-    const int error = posix_spawn(&child_->pid, "/proc/self/exe", &actions, &attributes, arguments, environ);
+    const int error =
+        posix_spawn(&child_->pid, "/proc/self/exe", &actions, SpawnAttributes().get(), arguments, environ);
     posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
     close(ends[1]);
     if (error != 0) {
       close(ends[0]);
