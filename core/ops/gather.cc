@@ -174,11 +174,6 @@ std::string TableDims(int64_t rank, int64_t axis, bool with_indices) {
   return text;
 }
 
-// Names the part that a device holds of a table whose rows are split.
-Attrs WithPart(Attrs attrs, int64_t begin, int64_t all) {
-  return mark::kRows.Set(mark::kFirstRow.Set(attrs, begin), all);
-}
-
 OpDef ScatterSum() {
   OpDef op("scatter_sum");
   op.Doc(

@@ -262,10 +262,6 @@ std::string Dims(int64_t rank, int64_t axis, absl::string_view name) {
   return text;
 }
 
-Attrs WithPart(Attrs attrs, int64_t begin, int64_t all) {
-  return mark::kRows.Set(mark::kFirstRow.Set(attrs, begin), all);
-}
-
 OpDef ScatterD() {
   OpDef op("scatter_d");
   op.Doc(

@@ -61,4 +61,9 @@ StatusOr<TokenizerParts> PartsOfJson(const Json& json) {
   return parts;
 }
 
+Json SpecialTokenJson(int64_t id, const std::string& content) {
+  return {{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
+          {"rstrip", false}, {"normalized", false}, {"special", true}};
+}
+
 }  // namespace mslua::text

@@ -1,6 +1,9 @@
 // The text of a tokenizer.json.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "absl/strings/string_view.h"
 #include "core/base/status.h"
 #include "core/json/json.h"
@@ -12,5 +15,8 @@ namespace mslua::text {
 // `padding` are left to who makes batches, as transformers does.
 StatusOr<TokenizerParts> ReadTokenizerJson(absl::string_view text);
 StatusOr<TokenizerParts> PartsOfJson(const Json& json);
+
+// An entry of "added_tokens": a special token, which text never gives.
+Json SpecialTokenJson(int64_t id, const std::string& content);
 
 }  // namespace mslua::text

@@ -8,6 +8,7 @@
 #include "core/text/byte_level.h"
 #include "core/text/pairs.h"
 #include "core/text/parts.h"
+#include "core/text/tokenizer_json.h"
 #include "core/text/unicode.h"
 #include "core/text/vocabulary.h"
 
@@ -23,15 +24,7 @@ const Json& Splitter() {
 Json TokenizerJson(const Vocabulary& vocabulary, Json merges, const std::vector<std::string>& special) {
   Json vocab = Json::object(), added = Json::array();
   for (int64_t id = 0; id < vocabulary.size(); ++id) vocab[*vocabulary.Token(id)] = id;
-  for (const std::string& token : special) {
-    added.push_back({{"id", vocab[token]},
-                     {"content", token},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"normalized", false},
-                     {"special", true}});
-  }
+  for (const std::string& token : special) added.push_back(SpecialTokenJson(vocab[token], token));
   return {{"version", "1.0"},
           {"truncation", nullptr},
           {"padding", nullptr},

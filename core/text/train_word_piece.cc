@@ -8,6 +8,7 @@
 #include "core/json/json.h"
 #include "core/text/pairs.h"
 #include "core/text/parts.h"
+#include "core/text/tokenizer_json.h"
 #include "core/text/unicode.h"
 #include "core/text/vocabulary.h"
 
@@ -58,15 +59,7 @@ std::vector<std::string> AlphabetOf(const std::vector<std::pair<std::string, int
 Json TokenizerJson(const Vocabulary& vocabulary, int64_t special, bool lowercase) {
   Json vocab = Json::object(), added = Json::array();
   for (int64_t id = 0; id < vocabulary.size(); ++id) vocab[*vocabulary.Token(id)] = id;
-  for (int64_t id = 0; id < special; ++id) {
-    added.push_back({{"id", id},
-                     {"content", *vocabulary.Token(id)},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"normalized", false},
-                     {"special", true}});
-  }
+  for (int64_t id = 0; id < special; ++id) added.push_back(SpecialTokenJson(id, *vocabulary.Token(id)));
   return {{"version", "1.0"},
           {"truncation", nullptr},
           {"padding", nullptr},

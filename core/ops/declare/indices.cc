@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/shape.h"
+#include "core/op/marks.h"
 
 namespace mslua {
 
@@ -30,6 +31,10 @@ DeviceFaultFn IndexFault(int operand, std::function<int64_t(const OpSpec&)> size
   return [=](const OpSpec& spec, const DeviceFault& fault) {
     return WrongIndex(spec.inputs[operand].shape, fault.at, fault.value, size(spec), name);
   };
+}
+
+Attrs WithPart(Attrs attrs, int64_t first_row, int64_t rows) {
+  return mark::kRows.Set(mark::kFirstRow.Set(attrs, first_row), rows);
 }
 
 }  // namespace mslua

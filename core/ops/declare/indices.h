@@ -7,6 +7,7 @@
 
 #include "absl/strings/string_view.h"
 #include "core/base/status.h"
+#include "core/op/attrs.h"
 #include "core/op/device_form.h"
 
 namespace mslua {
@@ -20,5 +21,9 @@ Status CheckIndices(const TensorView& indices, int64_t size, absl::string_view n
 
 // The same of a value that a kernel on a device has found.
 DeviceFaultFn IndexFault(int operand, std::function<int64_t(const OpSpec&)> size, std::string name);
+
+// The attributes of an operator on a rank that holds a part of a table: its first row, and all rows of the table, among
+// which indices count.
+Attrs WithPart(Attrs attrs, int64_t first_row, int64_t rows);
 
 }  // namespace mslua
