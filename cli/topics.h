@@ -17,6 +17,7 @@ struct Topic {
   std::vector<TopicRow> rows;
 };
 
+// All topics of `mslua help`, in the order in which it lists them.
 const std::vector<Topic>& Topics();
 // Null when there is no such topic.
 const Topic* FindTopic(const std::string& name);

@@ -79,10 +79,10 @@ struct Call {
   void* stream = nullptr;  // of the device where the buffers live; null on CPU
 };
 
-bool Reduces(Collective c);  // all_reduce, reduce_scatter, reduce
-bool Sliced(Collective c);   // all_reduce, reduce: each rank combines a slice of all elements
-bool HasRoot(Collective c);  // broadcast, reduce, gather, scatter
-bool IsPointToPoint(Collective c);
+bool Reduces(Collective c);         // all_reduce, reduce_scatter, reduce
+bool Sliced(Collective c);          // all_reduce, reduce: each rank combines a slice of all elements
+bool HasRoot(Collective c);         // broadcast, reduce, gather, scatter
+bool IsPointToPoint(Collective c);  // send, recv
 // Elements of the buffer that this rank gives or receives, 0 where it has none.
 int64_t InElements(const Call& call, int rank, int size);
 int64_t OutElements(const Call& call, int rank, int size);

@@ -29,7 +29,9 @@ std::vector<double> Ticks(double low, double high, bool log, int most);
 // Points that a logarithmic axis cannot show.
 int64_t HiddenByLog(const std::vector<Panel>& panels, const PlotOptions& options);
 
+// One panel as lines of text for a terminal, with a summary line for each curve.
 std::string TextPlot(const Panel& panel, const PlotOptions& options);
+// All panels, one below the other, as the text of an SVG file.
 std::string SvgPlot(const std::vector<Panel>& panels, const PlotOptions& options);
 
 }  // namespace mslua::repl

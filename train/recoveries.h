@@ -19,6 +19,7 @@ struct Recovery {
   std::string cause;   // who was lost, and why; empty: not known
 };
 
+// Appends a line to events.jsonl of the run folder.
 Status AddRecovery(const std::string& folder, const Recovery& recovery);
 // Truncates events.jsonl, at `path`, to its first `bytes`. What it says of recoveries stays.
 Status TruncateEvents(const std::string& path, int64_t bytes);

@@ -99,6 +99,7 @@ StatusOr<int64_t> ParseCount(absl::string_view text, int64_t least, absl::string
 // The first argument, or `value` where there is none.
 StatusOr<int64_t> CountOf(const Command& command, int64_t value);
 
+// What .help answers: a line for each command.
 std::string CommandHelp();
 
 }  // namespace mslua::endpoint

@@ -215,7 +215,7 @@ void Server::DropGone() {
   }
 }
 
-// Nobody waits for a proof and the handler wants nothing: no end to the wait.
+// No client owes a proof and the handler has no deadline: the wait has no end.
 int Server::WaitMilliseconds(MonotonicTime next) const {
   for (const auto& c : clients_) {
     if (!c->accepted) next = std::min(next, c->proof_until + absl::Milliseconds(1));

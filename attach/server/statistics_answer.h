@@ -6,6 +6,8 @@
 
 namespace mslua::endpoint {
 
+// The statistics of a tensor of this rank as a line of text and as JSON; an empty answer where other ranks are asked
+// and this one is not.
 StatusOr<Answer> DescribeStatistics(const Shown& shown);
 
 // Of a tensor that all ranks have: identical, or the statistics of each.

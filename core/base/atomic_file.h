@@ -39,6 +39,7 @@ class AtomicFile {
   bool committed_ = false;
 };
 
+// Writes a whole file as AtomicFile does: on an error `path` is as it was.
 Status WriteFileAtomically(const std::string& path, absl::string_view contents);
 
 // A folder being filled. Its files need no renaming of their own, but must be forced to disk by their writers

@@ -32,6 +32,7 @@ class Blake2b {
  private:
   evp_md_ctx_st* context_;
 };
+// The digest of `bytes` in 128 lower-case hexadecimal digits.
 std::string Blake2bHex(absl::string_view bytes);
 
 }  // namespace mslua

@@ -13,6 +13,7 @@ namespace mslua {
 using Shape = absl::InlinedVector<int64_t, 5>;
 inline constexpr int kMaxRank = 8;
 
+// The product of the sizes, 1 for a scalar. It must fit 64 bits (HasTooManyElements).
 int64_t NumElements(absl::Span<const int64_t> shape);
 // Whether the product of the sizes, zeros aside, comes near 64 bits, which bytes and strides have to fit: without those
 // zeros no product of some of the sizes overflows either.

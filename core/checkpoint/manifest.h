@@ -73,6 +73,7 @@ std::string FileOfRank(int64_t rank);
 // at.
 Manifest PartOfWhole(const std::vector<TensorRecord>& tensors, FileDigest digest);
 
+// The text of manifest.json with its digest. A name that is not UTF-8 is an error.
 StatusOr<std::string> SerializeManifest(const Manifest& manifest);
 // Pure. Checks the digest, every number, and that names are distinct and slices lie within their tensors; DATA_LOSS
 // says what is wrong.

@@ -110,6 +110,7 @@ class SafetensorsWriter {
   int64_t written_ = 0;  // of the file, what is in chunk_ included
 };
 
+// Writes a whole file of tensors, which stay where they are, by a SafetensorsWriter: on an error `path` is as it was.
 StatusOr<FileDigest> WriteSafetensors(const std::string& path, const std::vector<TensorData>& tensors,
                                       const std::map<std::string, std::string>& metadata = {});
 

@@ -8,6 +8,8 @@
 
 namespace mslua::data {
 
+// Each sample is made once, when it is read first, and kept in memory. ResourceExhausted: the first sample times their
+// number exceeds 90 % of the machine's memory.
 StatusOr<std::unique_ptr<Reader>> OpenMemoryCache(std::unique_ptr<Part> part);
 
 // The folder has `index` and `samples`. Several threads and processes may use it at once. `identity` says what the

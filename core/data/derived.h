@@ -11,7 +11,9 @@
 
 namespace mslua::data {
 
+// Sample i has the columns of sample i of all parts.
 Source ZipSource(std::vector<std::shared_ptr<const Dataset>> parts);
+// The samples of the parts one after the other; their columns are alike.
 Source ConcatSource(std::vector<std::shared_ptr<const Dataset>> parts);
 // In memory, or in files of `folder` where it is not empty.
 Source CacheSource(std::shared_ptr<const Dataset> part, const std::string& folder);

@@ -8,6 +8,7 @@
 
 namespace mslua::data {
 
+// Of the source with its fields and parts, and of the operations in their order. Files count by their names alone.
 std::string IdentityOf(const Dataset& dataset);
 
 }  // namespace mslua::data

@@ -36,6 +36,7 @@ const char* Name(ScalarOp op);  // "add", "less_equal", ...: the operator's name
 int Arity(ScalarOp op);         // 0 for kInput and kConst
 int CostOf(ScalarOp op);        // the work for one element, in copies of an element; 0 for kConst
 ScalarResult ResultOf(ScalarOp op);
+// The inverse of Name. InvalidArgument: no function has that name.
 StatusOr<ScalarOp> ParseScalarOp(absl::string_view name);
 
 // One value computed: instruction `i` of a program defines value `i`.

@@ -11,6 +11,8 @@
 
 namespace mslua::text {
 
+// A part of tokenizer.json, from its JSON; `place` names it in errors: "pre_tokenizer". Null where the JSON is null,
+// but for a model. InvalidArgument: a type or a key that is not built.
 StatusOr<std::unique_ptr<Normalizer>> ReadNormalizer(const Json& json, const std::string& place);
 StatusOr<std::unique_ptr<PreTokenizer>> ReadPreTokenizer(const Json& json, const std::string& place);
 // A model without a type, as old files have it, is BPE where it has merges, else WordPiece.

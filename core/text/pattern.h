@@ -6,6 +6,7 @@
 
 namespace mslua::text {
 
+// A string is found as it stands. The error names the part and says what was given.
 StatusOr<Regex> ReadPattern(PartReader* reader);
 
 }  // namespace mslua::text

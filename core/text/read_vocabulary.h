@@ -6,6 +6,7 @@
 
 namespace mslua::text {
 
+// At least one token. The error names the part and the token whose id is none, or is taken.
 StatusOr<Vocabulary> ReadVocabulary(PartReader* reader);
 
 }  // namespace mslua::text

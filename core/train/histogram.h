@@ -21,6 +21,7 @@ struct Histogram {
   double Edge(size_t i) const;
 };
 
+// 64 bins, of a dense tensor of any type; reads it twice.
 Histogram MakeHistogram(const TensorView& tensor);
 
 }  // namespace mslua

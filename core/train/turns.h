@@ -51,6 +51,7 @@ struct TurnRecord {
   bool stopped = false;                  // a callback of this rank has ended the training
 };
 
+// The record as text, which ParseTurn reads back.
 std::string TurnText(const TurnRecord& record);
 // DataLoss: not a record.
 StatusOr<TurnRecord> ParseTurn(absl::string_view text);

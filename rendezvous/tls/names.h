@@ -20,6 +20,7 @@ struct CertificateNames {
   std::string role;                // of a client that attaches; empty: a scheduler or a rank
   std::vector<std::string> hosts;  // names and addresses
 };
+// From its subject and its subjectAltName.
 CertificateNames NamesOf(X509* certificate);
 
 // Who the peer has to be: a process of the job, or a client that attaches ("look" or "steer").

@@ -12,6 +12,7 @@
 
 namespace mslua {
 
+// Element `i` in row-major order of a dense tensor of i32 or i64.
 inline int64_t IndexAt(const TensorView& indices, int64_t i) {
   return indices.type.dtype == DType::kI64 ? indices.as<int64_t>()[i] : indices.as<int32_t>()[i];
 }

@@ -14,6 +14,7 @@
 
 namespace mslua {
 
+// What means and deviations of rows of `x` are kept in: f64 for f64, else f32.
 DType StatisticsType(DType x);
 
 // Declares operands, results, rule, check, reference and Highway kernels of the three operators, and the gradients of
