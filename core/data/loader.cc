@@ -22,17 +22,34 @@ AlignedMemory Allocate(int64_t bytes) {
   return memory;
 }
 
-// Pipeline::Fill. Missing memory is an error: an exception that leaves a thread ends the process.
+// Missing memory is an error: an exception that leaves a thread ends the process.
+Status OutOfMemory(int64_t epoch, int64_t batch) {
+  return WithExitCode(
+      absl::ResourceExhaustedError(absl::StrCat("out of memory for the samples of batch ", batch + 1, " of epoch ",
+                                                epoch + 1, "; fix: smaller samples, or fewer num_parallel_workers")),
+      kExitEnvironment);
+}
+
+// Pipeline::MakeEpoch for batch `batch`, unless `epoch` is that one already.
+Status PrepareEpoch(const Pipeline& pipeline, int64_t number, int64_t batch, Pipeline::Epoch* epoch) {
+  if (epoch->number == number) return absl::OkStatus();
+  try {
+    pipeline.MakeEpoch(number, epoch);
+    return absl::OkStatus();
+  } catch (const std::bad_alloc&) {
+    epoch->number = -1;  // it is half of one
+    return OutOfMemory(number, batch);
+  }
+}
+
+// Pipeline::Fill.
 StatusOr<int64_t> FillBatch(const Pipeline& pipeline, const Pipeline::Epoch& epoch, int64_t batch,
                             Pipeline::Scratch* scratch, Pipeline::Sequence* sequence,
                             const std::vector<void*>& columns) {
   try {
     return pipeline.Fill(epoch, batch, scratch, sequence, columns);
   } catch (const std::bad_alloc&) {
-    return WithExitCode(absl::ResourceExhaustedError(
-                            absl::StrCat("out of memory for the samples of batch ", batch + 1, " of epoch ",
-                                         epoch.number + 1, "; fix: smaller samples, or fewer num_parallel_workers")),
-                        kExitEnvironment);
+    return OutOfMemory(epoch.number, batch);
   }
 }
 
@@ -143,14 +160,17 @@ void Loader::Work(Shared* shared, CodeCalls* calls) {
     const int64_t number = shared->claimed++;
     Pipeline::Epoch& epoch = shared->epochs[number / size % 2];
     // Under the lock: the others need it too, and it happens once an epoch.
-    if (epoch.number != number / size) pipeline.MakeEpoch(number / size, &epoch);
     Slot& slot = shared->slots[number % shared->slots.size()];
-    slot.shape = pipeline.ShapeOf(epoch, number % size);
-    lock.unlock();
-    StatusOr<int64_t> valid = FillBatch(pipeline, epoch, number % size, &scratch, &unused, slot.columns);
-    lock.lock();
-    slot.status = valid.status();
-    slot.valid = valid.ok() ? *valid : 0;
+    slot.status = PrepareEpoch(pipeline, number / size, number % size, &epoch);
+    slot.valid = 0;
+    if (slot.status.ok()) {
+      slot.shape = pipeline.ShapeOf(epoch, number % size);
+      lock.unlock();
+      StatusOr<int64_t> valid = FillBatch(pipeline, epoch, number % size, &scratch, &unused, slot.columns);
+      lock.lock();
+      slot.status = valid.status();
+      slot.valid = valid.ok() ? *valid : 0;
+    }
     slot.ready = true;
     shared->done.notify_one();
   }
@@ -160,7 +180,7 @@ void Loader::Work(Shared* shared, CodeCalls* calls) {
 
 Status Loader::FillInline(Slot* slot) {
   Pipeline::Epoch& epoch = shared_->epochs[0];
-  if (epoch.number != position_.epoch) pipeline_->MakeEpoch(position_.epoch, &epoch);
+  RETURN_IF_ERROR(PrepareEpoch(*pipeline_, position_.epoch, position_.batch, &epoch));
   slot->shape = pipeline_->ShapeOf(epoch, position_.batch);
   ASSIGN_OR_RETURN(slot->valid, FillBatch(*pipeline_, epoch, position_.batch, &scratch_, &sequence_, slot->columns));
   return absl::OkStatus();

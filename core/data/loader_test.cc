@@ -3,10 +3,13 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
+#include <new>
 #include <set>
 
 #include "absl/strings/cord.h"
@@ -14,6 +17,21 @@
 #include "core/data/testing/memory_sources.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+
+namespace {
+
+std::atomic<size_t> most_bytes{SIZE_MAX};  // that operator new gives at a time
+
+}  // namespace
+
+// Not inlined: g++ would see malloc meet delete, and warn.
+__attribute__((noinline)) void* operator new(size_t bytes) {
+  void* const memory = bytes <= most_bytes ? std::malloc(bytes) : nullptr;
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+__attribute__((noinline)) void operator delete(void* memory) noexcept { std::free(memory); }
+__attribute__((noinline)) void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace mslua::data {
 namespace {
@@ -349,6 +367,25 @@ TEST(LoaderTest, AnErrorOfARecordNamesItsSample) {
             absl::StrCat("record 2 is bad (epoch 1, batch 1 of the epoch: NumpySlicesDataset, row ", label, ")"));
   bad.SetPayload("mslua/record", absl::Cord(absl::StrCat("1 2 ", label)));  // of a micro-batch
   EXPECT_EQ(NameSample(bad, *loader, batch).message(), "record 2 is bad (epoch 1, batch 1 of the epoch)");
+}
+
+// The order of an epoch has 4 bytes a sample; it is made on a worker's thread.
+TEST(LoaderTest, MissingMemoryForTheOrderOfAnEpochIsAnError) {
+  const auto pipeline = Pipeline::Open(Numbers(1 << 20).Shuffle({1 << 20}).Batch({1 << 10}), {});
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  for (const int workers : {0, 2}) {
+    LoaderOptions options;
+    options.workers = workers;
+    Batch batch;
+    most_bytes = 1 << 20;
+    auto loader = std::make_unique<Loader>(*pipeline, options);
+    const auto next = loader->Next(&batch);
+    most_bytes = SIZE_MAX;
+    EXPECT_EQ(next.status().code(), absl::StatusCode::kResourceExhausted) << next.status();
+    EXPECT_THAT(std::string(next.status().message()), HasSubstr("out of memory for the samples of batch 1 of epoch 1"));
+    ASSERT_TRUE(loader->Seek({0, 0}).ok());
+    EXPECT_EQ(Drain(loader.get()).size(), 1u << 10);
+  }
 }
 
 TEST(LoaderTest, AnErrorComesInOrderAndStays) {
