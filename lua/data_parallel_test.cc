@@ -131,6 +131,23 @@ TEST(DataParallel, FollowsOneRankWithStepsThatAreSkipped) {
   ExpectFollows(MeanLosses(2, t), one, 1e-5);
 }
 
+// The order of pairs is no rank's own: all have the same parameters, in the same order, and the same graph.
+TEST(DataParallel, FollowsOneRankWithLoopsOfPairs) {
+  Training t;
+  t.net = R"(
+    local sizes = {alpha = 16, beta = 16, gamma = 16, delta = 16, epsilon = 16, zeta = 16, eta = 16, theta = 16}
+    local Heads = nn.Cell:extend "Heads"
+    function Heads:init() for name, n in pairs(sizes) do self[name] = nn.Dense(n, 16) end end
+    function Heads:construct(x)
+      local sum = x
+      for name in pairs(sizes) do sum = sum + ops.tanh(self[name](x)) / 8 end
+      return sum
+    end
+    self.drop = Heads())";
+  const std::vector<double> one = MeanLosses(1, t);
+  for (int ranks : {2, 3}) ExpectFollows(MeanLosses(ranks, t), one, 1e-5);
+}
+
 // Each row meets the random numbers that it would meet in the whole batch.
 TEST(DataParallel, FollowsOneRankWithDropout) {
   Training t;

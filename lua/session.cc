@@ -201,6 +201,11 @@ Status Session::Open() {
   lua_pushliteral(L, "");
   lua_setfield(L, -2, "cpath");
   lua_pop(L, 1);
+
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "mslua.ordered_pairs");
+  RETURN_IF_ERROR(Call(1, 1));
+  lua_setglobal(L, "pairs");
   return absl::OkStatus();
 }
 
