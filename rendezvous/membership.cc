@@ -367,22 +367,27 @@ void Membership::Abort(const Status& why, int exit_code) {
   Send({Type::kAbort, {{"why", std::string(why.message())}, {"code", absl::StrCat(exit_code)}}}).IgnoreError();
 }
 
-void Membership::Tell(int rank, const Texts& texts) {
+void Membership::Tell(const std::string& channel, int rank, const Texts& texts) {
   ControlMessage message{Type::kRelay, texts};
+  message.fields["channel"] = channel;
   message.fields["to"] = absl::StrCat(rank);
   Send(message).IgnoreError();  // a lost connection shows when it is read
 }
 
-void Membership::Listen(std::function<void(int from, const Texts& texts)> listener) {
+void Membership::Listen(const std::string& channel, Listener listener) {
   const std::lock_guard<std::mutex> lock(listener_mutex_);
-  listener_ = std::move(listener);
+  if (listener)
+    listeners_[channel] = std::move(listener);
+  else
+    listeners_.erase(channel);
 }
 
 void Membership::Deliver(const ControlMessage& message) {
   int from = -1;
   if (!absl::SimpleAtoi(message.Field("from"), &from)) return;
   const std::lock_guard<std::mutex> lock(listener_mutex_);
-  if (listener_) listener_(from, message.fields);
+  const auto listener = listeners_.find(message.Field("channel"));
+  if (listener != listeners_.end()) listener->second(from, message.fields);
 }
 
 void Membership::Leave(int exit_code) {

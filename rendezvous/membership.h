@@ -90,13 +90,14 @@ class Membership {
   bool lost_scheduler() const { return lost_scheduler_; }
 
   using Texts = std::map<std::string, std::string>;
-  // Any thread: named texts (64 KiB in all, none named "to" or "from") for the listener of another rank, by way of the
-  // scheduler. They arrive in the order in which they were sent, or the job is over; a rank without a listener drops
-  // them.
-  void Tell(int rank, const Texts& texts);
-  // Called with what other ranks tell, on a thread of the membership's that must not wait for long. Null: nobody
-  // listens, from when this returns.
-  void Listen(std::function<void(int from, const Texts& texts)> listener);
+  // Called with what other ranks tell, on a thread of the membership's that must not wait for long.
+  using Listener = std::function<void(int from, const Texts& texts)>;
+  // Any thread: named texts (64 KiB in all, none named "to", "from" or "channel") for another rank's listener of
+  // `channel`, by way of the scheduler. They arrive in the order in which they were sent, or the job is over; a rank
+  // without a listener drops them.
+  void Tell(const std::string& channel, int rank, const Texts& texts);
+  // Gives `channel` its only listener. Null: nobody listens, from when this returns.
+  void Listen(const std::string& channel, Listener listener);
 
  private:
   Membership() = default;
@@ -147,7 +148,7 @@ class Membership {
   std::string elastic_;     // "2:4"; under mutex_
   std::mutex mutex_, send_mutex_, listener_mutex_;
   std::condition_variable changed_;
-  std::function<void(int, const Texts&)> listener_;  // called with listener_mutex_ held
+  std::map<std::string, Listener> listeners_;  // by channel; called with listener_mutex_ held
   Status health_;
   std::map<std::string, std::string> verdicts_;
   std::thread thread_;

@@ -243,29 +243,32 @@ TEST_F(Cluster, ComparesValues) {
   EXPECT_EQ((*made[0])->Compare("alone", "x", absl::Milliseconds(50)).code(), absl::StatusCode::kDeadlineExceeded);
 }
 
-// What a rank tells another arrives in order, also to itself, and with nobody listening is dropped.
+// What a rank tells another arrives in order, also to itself, at the listener of the channel alone. With nobody
+// listening it is dropped.
 TEST_F(Cluster, RanksTellOneAnother) {
   Start(3);
   auto made = JoinAll({Worker("0"), Worker("1"), Worker("2")});
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<std::string> heard;
-  (*made[1])->Listen([&](int from, const Membership::Texts& texts) {
+  (*made[1])->Listen("a", [&](int from, const Membership::Texts& texts) {
     const std::lock_guard<std::mutex> lock(mutex);
     heard.push_back(absl::StrCat(from, " ", texts.at("op"), texts.count("to")));
     changed.notify_all();
   });
-  (*made[0])->Tell(2, {{"op", "unheard"}});
-  (*made[0])->Tell(7, {{"op", "there is no such rank"}});
-  for (int i = 0; i < 3; ++i) (*made[0])->Tell(1, {{"op", absl::StrCat(i, std::string(3000, 'x')).substr(0, 1)}});
+  (*made[1])->Listen("b", [](int, const Membership::Texts&) {});
+  (*made[0])->Tell("a", 2, {{"op", "unheard"}});
+  (*made[0])->Tell("b", 1, {{"op", "of another channel"}});
+  (*made[0])->Tell("a", 7, {{"op", "there is no such rank"}});
+  for (int i = 0; i < 3; ++i) (*made[0])->Tell("a", 1, {{"op", absl::StrCat(i, std::string(3000, 'x')).substr(0, 1)}});
   const auto wait = [&](size_t n) {
     std::unique_lock<std::mutex> lock(mutex);
     changed.wait_for(lock, std::chrono::seconds(10), [&] { return heard.size() >= n; });
   };
   wait(3);
-  (*made[1])->Tell(1, {{"op", "self"}});
+  (*made[1])->Tell("a", 1, {{"op", "self"}});
   wait(4);
-  (*made[1])->Listen(nullptr);
+  (*made[1])->Listen("a", nullptr);
   EXPECT_THAT(heard, testing::ElementsAre("0 00", "0 10", "0 20", "1 self0"));
   for (auto& m : made) (*m)->Leave(0);
   EXPECT_TRUE(scheduler_->Wait().ok());

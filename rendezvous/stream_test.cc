@@ -90,13 +90,13 @@ TEST_F(Encrypted, MembersSpeakThroughTheScheduler) {
   JoinTwo(tls_);
   std::mutex mutex;
   std::vector<size_t> heard;
-  (*members_[1])->Listen([&](int, const Membership::Texts& texts) {
+  (*members_[1])->Listen("a", [&](int, const Membership::Texts& texts) {
     const std::lock_guard<std::mutex> lock(mutex);
     heard.push_back(texts.at("text").size());
   });
   // Of more than a record.
   for (const size_t size : {size_t{1}, size_t{60000}, size_t{20000}}) {
-    (*members_[0])->Tell(1, {{"text", std::string(size, 'x')}});
+    (*members_[0])->Tell("a", 1, {{"text", std::string(size, 'x')}});
   }
   std::thread other([&] { EXPECT_TRUE((*members_[1])->Compare("graph", "a", absl::Seconds(20)).ok()); });
   EXPECT_TRUE((*members_[0])->Compare("graph", "a", absl::Seconds(20)).ok());

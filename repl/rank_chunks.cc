@@ -32,6 +32,7 @@ constexpr auto kBreakOffAfter = std::chrono::seconds(8);
 // From the first rank's error until the others' collectives are given up.
 constexpr auto kAloneAfter = std::chrono::seconds(5);
 
+constexpr char kChannel[] = "repl";  // of Membership
 constexpr char kKind[] = "kind", kText[] = "text", kSequence[] = "n";
 
 std::string Shortened(std::string text) {
@@ -98,18 +99,18 @@ StatusOr<Addressed> ParseAddressed(absl::string_view line, int size) {
 
 RankChunks::RankChunks(Session& session, Membership& membership)
     : session_(session), membership_(membership), size_(membership.size()) {
-  membership_.Listen([this](int from, const Membership::Texts& texts) { OnTold(from, texts); });
+  membership_.Listen(kChannel, [this](int from, const Membership::Texts& texts) { OnTold(from, texts); });
 }
 
 RankChunks::~RankChunks() {
   TellAll({{kKind, "leave"}});
-  membership_.Listen(nullptr);
+  membership_.Listen(kChannel, nullptr);
 }
 
 Status RankChunks::Meet() { return MeetListening(session_); }
 
 void RankChunks::TellAll(const Membership::Texts& texts) {
-  for (int r = 1; r < size_; ++r) membership_.Tell(r, texts);
+  for (int r = 1; r < size_; ++r) membership_.Tell(kChannel, r, texts);
 }
 
 void RankChunks::OnTold(int from, const Membership::Texts& texts) {
@@ -215,7 +216,7 @@ StatusOr<std::string> RankChunks::Ask(absl::string_view line) {
   size_t others = 0;
   for (const int r : addressed.ranks) {
     if (r == 0) continue;
-    membership_.Tell(r, {{kKind, "ask"}, {kText, addressed.text}, {kSequence, absl::StrCat(sequence_)}});
+    membership_.Tell(kChannel, r, {{kKind, "ask"}, {kText, addressed.text}, {kSequence, absl::StrCat(sequence_)}});
     ++others;
   }
   std::map<int, std::string> answers;
@@ -252,11 +253,11 @@ namespace {
 class Server {
  public:
   Server(Session& session, Membership& membership) : session_(session), membership_(membership) {
-    membership_.Listen([this](int from, const Membership::Texts& texts) {
+    membership_.Listen(kChannel, [this](int from, const Membership::Texts& texts) {
       if (from == 0) OnTold(texts);
     });
   }
-  ~Server() { membership_.Listen(nullptr); }
+  ~Server() { membership_.Listen(kChannel, nullptr); }
 
   Status Serve() {
     RETURN_IF_ERROR(MeetListening(session_));
@@ -319,7 +320,7 @@ class Server {
     }
     std::fflush(stdout);
     lua_sethook(L, nullptr, 0, 0);
-    membership_.Tell(0, answer);
+    membership_.Tell(kChannel, 0, answer);
   }
 
   Session& session_;

@@ -79,6 +79,23 @@ def test_recipe():
     check("leaving ends the job", code == 0, (code, err))
 
 
+def test_training():
+    for ranks in "1", "2":
+        out, err, code = repl(["recipe.lua", "-n", ranks, "-e", "model:train(1, dataset)", "-e", "6 * 7"], [])
+        check("lines follow a training on %s ranks" % ranks, out.endswith("\n42\n") and code == 0, f"{out}{err}{code}")
+        check("what train returns has a text", "Trainer" in out and "userdata" not in out, out)
+
+
+def test_stages():
+    with open("recipe.lua", encoding="utf-8") as f:
+        stages = f.read().replace('parallel_mode = "data_parallel", gradients_mean = true',
+                                  'parallel_mode = "semi_auto_parallel", pipeline_stages = 2')
+    with open("stages.lua", "w", encoding="utf-8") as f:
+        f.write(stages)
+    _, err, code = repl(["stages.lua", "-n", "2", "-e", "m:step()"], [])
+    check("m:step() with stages says what to call", "step: pipeline_stages = 2" in err and code == 1, f"{err}{code}")
+
+
 def test_commands():
     out, err, code = repl(["-e", "x = 4", "-e", "x * 10", "-e", "for i = 1, 2 do\n  print(i)\nend"], [])
     check("-e runs each command, in order", (out, err, code) == ("40\n1\n2\n", "", 0), out + err)
@@ -119,6 +136,8 @@ def main():
             f.write(RECIPE)
         test_lines()
         test_recipe()
+        test_training()
+        test_stages()
         test_commands()
         test_interrupt()
         os.chdir("/")

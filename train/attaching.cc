@@ -10,6 +10,11 @@
 #include "train/notice.h"
 
 namespace mslua {
+namespace {
+
+constexpr char kAttachChannel[] = "attach";  // of Membership
+
+}  // namespace
 
 void ConnectRanks(const TrainingSpec& spec, const TrainingRank& rank, endpoint::TrainingView* view) {
   Groups* const together = spec.together;
@@ -24,8 +29,8 @@ void ConnectRanks(const TrainingSpec& spec, const TrainingRank& rank, endpoint::
   view->calls = [&recorder = together->world().recorder()](int most) { return recorder.Last(most); };
   Membership* const members = rank.job->membership();
   if (members == nullptr) return;
-  view->tell = [members](int to, const endpoint::RankMessage& m) { members->Tell(to, m); };
-  view->listen = [members](std::function<void(int, const endpoint::RankMessage&)> f) { members->Listen(std::move(f)); };
+  view->tell = [members](int to, const endpoint::RankMessage& m) { members->Tell(kAttachChannel, to, m); };
+  view->listen = [members](Membership::Listener f) { members->Listen(kAttachChannel, std::move(f)); };
 }
 
 StatusOr<std::unique_ptr<endpoint::Endpoint>> OpenEndpoint(const TrainingSpec& spec, const TrainingRank& rank,
