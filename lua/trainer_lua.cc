@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/base/exit_code.h"
 #include "lua/compile_graph.h"
 #include "lua/tensor_lua.h"
@@ -64,6 +65,15 @@ StatusOr<int> TrainerMetrics(lua_State* L, Session&) {
   return 1;
 }
 
+// "Trainer: loss 0.25, eval_loss 0.3": what trainer:metrics() has.
+StatusOr<int> TrainerText(lua_State* L, Session&) {
+  ASSIGN_OR_RETURN(const TrainingSpec* const t, Self(L));
+  const auto number = [](std::string* out, const auto& f) { absl::StrAppend(out, f.first, " ", f.second); };
+  const std::string found = absl::StrJoin(t->progress.found, ", ", number);
+  PushString(L, found.empty() ? "Trainer" : absl::StrCat("Trainer: ", found));
+  return 1;
+}
+
 // core.evaluate(graph, dataset, together)
 StatusOr<int> Evaluate(lua_State* L, Session& session) {
   const auto* graph = ToObject<std::shared_ptr<TracedGraph>>(L, 1);
@@ -93,6 +103,8 @@ void OpenTrainers(lua_State* L) {
   lua_newtable(L);
   SetFunctions(L, {{"run", Entry<RunTrainer>}, {"profile", Entry<ProfileTrainer>}, {"metrics", Entry<TrainerMetrics>}});
   lua_setfield(L, -2, "__index");
+  lua_pushcfunction(L, Entry<TrainerText>);
+  lua_setfield(L, -2, "__tostring");
   lua_pop(L, 1);
   SetFunctions(L, {{"trainer", Entry<MakeTrainer>}, {"evaluate", Entry<Evaluate>}});
 }

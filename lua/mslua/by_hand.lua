@@ -3,6 +3,7 @@ local args = require "mslua.args"
 local class = require "mslua.class"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
+local parallel_context = require "mslua.parallel_context"
 local wrap = require "mslua.nn.wrap"
 
 local COUNT = { "n", "integer", min = 1 }
@@ -39,6 +40,7 @@ function ByHand:step(n)
   if not self.train_step or self.has_changed() then
     if self.model.steps then errors.fail "step: several steps are made by train only" end
     if not self.model.optimizer then errors.fail "step: the Model has no optimizer" end
+    parallel_context.check_one_stage "step"
     local spec = self.model:train_spec { train_dataset = self.dataset, epoch = 1, dataset_sink_mode = false }
     if spec.loss_scale then errors.fail "step: a loss scale is managed by train only" end
     local schedule, lr_function = self.model.optimizer:rates_by_hand()

@@ -541,4 +541,10 @@ function M.check_runnable(what)
   errors.fail_at({ "parallel" }, "%s: the parallel context: %s", what, table.concat(lines, "; "))
 end
 
+--- Raises on pipeline stages, for what makes its steps one by one.
+---@param what string "TrainOneStepCell", for the message
+function M.check_one_stage(what)
+  if M.stages() > 1 then errors.fail("%s: pipeline_stages = %d: train with ms.Model", what, M.stages()) end
+end
+
 return M

@@ -86,9 +86,7 @@ local function compile(self, columns)
   local inputs = {}
   for i, column in ipairs(columns) do inputs[i] = { name = "x" .. i, dtype = column.dtype, shape = column.shape } end
   parallel_context.check_runnable "TrainOneStepCell"
-  if parallel_context.stages() > 1 then
-    errors.fail("TrainOneStepCell: pipeline_stages = %d: train with ms.Model", parallel_context.stages())
-  end
+  parallel_context.check_one_stage "TrainOneStepCell"
   local own = self.optimizer.loss_scale
   if own ~= 1 then
     errors.fail("TrainOneStepCell: %s has loss_scale = %g, which only divides gradients: train with ms.Model and "
