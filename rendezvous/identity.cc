@@ -121,8 +121,9 @@ void Cluster(Reader& env, Identity* id) {
 Status FromTable(Reader& env, const std::function<StatusOr<std::string>(const std::string&)>& read_file, Identity* id) {
   id->source = Identity::Source::kRankTable;
   const std::string path = env.Text("RANK_TABLE_FILE");
-  ASSIGN_OR_RETURN(const std::string json, read_file(path));
-  const auto table = ParseRankTable(json);
+  const auto json = read_file(path);
+  if (!json.ok()) return Annotate(json.status(), "RANK_TABLE_FILE");
+  const auto table = ParseRankTable(*json);
   if (!table.ok()) return Annotate(table.status(), absl::StrCat("RANK_TABLE_FILE=", path));
   id->size = static_cast<int>(table->ranks.size());
   id->rank = env.Need("RANK_ID", 0, id->size - 1);

@@ -225,6 +225,12 @@ TEST(WhoAmI, EveryMissingVariable) {
   }
 }
 
+TEST(WhoAmI, AFileOfRanksThatIsNotThere) {
+  Environment env = GoodStarts().at("table");
+  env["RANK_TABLE_FILE"] = "gone.json";
+  EXPECT_EQ(Who(env).status().message(), "RANK_TABLE_FILE: gone.json: no such file");
+}
+
 TEST(WhoAmI, Contradictions) {
   const auto refused = [](Environment env, const char* why) {
     const auto id = Who(env);
