@@ -17,6 +17,11 @@ namespace {
 
 const std::string& ShownName(const OpDef& op) { return op.class_name.empty() ? op.name : op.class_name; }
 
+std::string TooManyShards(int64_t shards, const Mesh& mesh) {
+  return absl::StrCat("has ", shards, " shards, which does not divide ", mesh.ranks(), " devices (use a divisor of ",
+                      mesh.ranks(), ")");
+}
+
 // Checks a strategy against the node it is for and collects the parts of factors.
 class PartsOf {
  public:
@@ -38,7 +43,7 @@ class PartsOf {
     int64_t product = 1;
     for (int64_t p : parts_) product *= p;
     if (mesh_.ranks() % product != 0)
-      return Bad(absl::StrCat("has ", product, " shards, which does not divide ", mesh_.ranks(), " devices"));
+      return Bad(TooManyShards(product, mesh_));
     return parts_;
   }
 
@@ -56,7 +61,8 @@ class PartsOf {
       return Bad(absl::StrCat(place, ", which does not divide ", type.shape[d], " (use a divisor of both ",
                               type.shape[d], " and ", mesh_.ranks(), ")"));
     if (mesh_.ranks() % parts != 0)
-      return Bad(absl::StrCat(place, ", which does not divide ", mesh_.ranks(), " devices"));
+      return Bad(absl::StrCat(place, ", which does not divide ", mesh_.ranks(), " devices (use a divisor of both ",
+                              type.shape[d], " and ", mesh_.ranks(), ")"));
     if (f < 0) return absl::OkStatus();
     if (parts != 1 && rule_.rule.factors[f].whole)
       return Bad(absl::StrCat(place, ", but the operator needs it whole on a device (use 1)"));
@@ -192,8 +198,7 @@ Status CheckParts(const Mesh& mesh, absl::string_view what, absl::string_view te
                                                    type.shape[d], " and ", mesh.ranks(), " devices)"));
   }
   if (mesh.ranks() % product == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(what, ": ", tensor, " has ", product, " shards, which does not divide ", mesh.ranks(), " devices"));
+  return absl::InvalidArgumentError(absl::StrCat(what, ": ", tensor, " ", TooManyShards(product, mesh)));
 }
 
 void FitTo(const Graph& graph, absl::Span<const Value> values, Strategy* strategy) {

@@ -54,10 +54,12 @@ TEST_F(StrategyTest, ErrorsNameOperatorInputDimensionAndFactor) {
       starts("((2,4),(2,1))") +
           "dimension 2 of x (f32[16,32], factor 'k') is sharded 4 ways, but dimension 1 of w (f32[32,16], factor 'k') "
           "is sharded 2 ways: the two are one factor and need the same number");
-  EXPECT_EQ(Parts(y, "((4,4),(4,1))"), starts("((4,4),(4,1))") + "has 16 shards, which does not divide 8 devices");
+  EXPECT_EQ(Parts(y, "((4,4),(4,1))"),
+            starts("((4,4),(4,1))") + "has 16 shards, which does not divide 8 devices (use a divisor of 8)");
   EXPECT_EQ(Parts(y, "((16,1),(1,1))"),
             starts("((16,1),(1,1))") +
-                "dimension 1 of x (f32[16,32], factor 'i') is sharded 16 ways, which does not divide 8 devices");
+                "dimension 1 of x (f32[16,32], factor 'i') is sharded 16 ways, which does not divide 8 devices "
+                "(use a divisor of both 16 and 8)");
   EXPECT_EQ(Parts(y, "2,4"), "'2,4' is not a strategy such as ((2,4),(4,1))");
   const Value s = g_.Op("softmax", {y});
   EXPECT_EQ(
