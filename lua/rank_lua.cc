@@ -49,6 +49,12 @@ StatusOr<int> Hosts(lua_State* L, Session& session) {
   return 1;
 }
 
+// core.started_ranks(): ranks of the job as it was started, whether this one has joined them or not.
+StatusOr<int> StartedRanks(lua_State* L, Session& session) {
+  lua_pushinteger(L, session.job == nullptr ? session.state().ranks : session.job->size());
+  return 1;
+}
+
 // core.device_problem(): why graphs cannot run on a CUDA device here, or nil.
 StatusOr<int> DeviceProblem(lua_State* L, Session&) {
   const Status problem = CheckDevices();
@@ -145,6 +151,7 @@ void OpenRanks(lua_State* L) {
   SetFunctions(L, {{"join", Entry<Join>},
                    {"backends", Entry<BackendsOfBuild>},
                    {"hosts", Entry<Hosts>},
+                   {"started_ranks", Entry<StartedRanks>},
                    {"speaks", Entry<Speaks>},
                    {"device_problem", Entry<DeviceProblem>},
                    {"allow_ranks", Entry<AllowRanks>},

@@ -42,8 +42,7 @@ class PartsOf {
     }
     int64_t product = 1;
     for (int64_t p : parts_) product *= p;
-    if (mesh_.ranks() % product != 0)
-      return Bad(TooManyShards(product, mesh_));
+    if (mesh_.ranks() % product != 0) return Bad(TooManyShards(product, mesh_));
     return parts_;
   }
 

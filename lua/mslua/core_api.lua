@@ -528,6 +528,9 @@ function core.backends() end
 ---A name for each rank's host, by rank from 1; nil when the job does not know.
 ---@return string[]?
 function core.hosts() end
+---Ranks of the job as it was started, whether this one has joined them (ms.communication.init) or not.
+---@return integer
+function core.started_ranks() end
 
 ---Why graphs cannot run on a CUDA device here, or nil.
 ---@return string?

@@ -193,6 +193,7 @@ function Model:train_spec(a)
   local full_names = self.network:_as_root()
   local parameters, names = self.network:get_parameters(), {}
   for i, p in ipairs(parameters) do names[i] = full_names[p] end
+  parallel_context.report_layerwise(parameters, names)
   if a.clip_norm and a.clip_value then
     errors.fail_at({ "train", "clip_norm" }, "train: clip_norm and clip_value: give one of them")
   end

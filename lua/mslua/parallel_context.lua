@@ -480,6 +480,14 @@ end
 ---@return string[]
 function M.not_runnable(world)
   local lines, given = {}, group.given
+  local mode, started = settings.get(group, "parallel_mode"), core.started_ranks()
+  if world == 1 and started > 1 then
+    local how = "call ms.communication.init() before set_auto_parallel_context"
+    if mode ~= "stand_alone" then return { ("%d ranks were started and have not joined: %s"):format(started, how) } end
+    notice(("%d ranks were started and have not joined: each trains by itself; to train together, %s"):format(started,
+      how))
+    return lines
+  end
   if given.device_num and given.device_num ~= world then
     lines[1] = ("device_num = %d, but the job has %d rank(s): leave it out, or start %d"):format(
       given.device_num, world, given.device_num)
@@ -488,7 +496,6 @@ function M.not_runnable(world)
     lines[#lines + 1] = ("global_rank = %d, but this is rank %d: leave it out"):format(
       given.global_rank, core.options.rank)
   end
-  local mode = settings.get(group, "parallel_mode")
   if world == 1 then
     if mode ~= "stand_alone" then notice(("parallel_mode = %s has no effect on one rank"):format(mode)) end
     for _, key in ipairs(of_strategy_files) do
@@ -507,6 +514,10 @@ function M.not_runnable(world)
   end
   if given.search_mode and given.search_mode ~= field_default "search_mode" and not searches() then
     notice(("search_mode has no effect in %s: auto_parallel searches for strategies"):format(mode))
+  end
+  if local_view[mode] and strategy.holder then
+    notice(("%s:shard has no effect in %s: semi_auto_parallel and auto_parallel shard operators"):format(
+      strategy.holder, mode))
   end
   for _, key in ipairs(errors.names(without_effect)) do
     if in_global_view() and given[key] then
@@ -539,6 +550,19 @@ function M.check_runnable(what)
   local lines = M.not_runnable(core.options.ranks)
   if #lines == 0 then return end
   errors.fail_at({ "parallel" }, "%s: the parallel context: %s", what, table.concat(lines, "; "))
+end
+
+--- Says that parameters which are each rank's own are not, where the ranks have parts of one network.
+---@param parameters Parameter[]
+---@param names string[] of the parameters
+function M.report_layerwise(parameters, names)
+  for i, p in ipairs(parameters) do
+    if p.layerwise_parallel and in_global_view() then
+      notice(("layerwise_parallel of %s has no effect in %s: the ranks have parts of one network; in data_parallel and "
+        .. "hybrid_parallel each has its own values"):format(names[i], settings.get(group, "parallel_mode")))
+      return
+    end
+  end
 end
 
 --- Raises on pipeline stages, for what makes its steps one by one.

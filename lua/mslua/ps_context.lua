@@ -4,6 +4,7 @@ local arity = require "mslua.arity"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
 local files = require "mslua.files"
+local notice = require "mslua.notice"
 local ranks = require "mslua.ranks"
 local settings = require "mslua.settings"
 
@@ -73,6 +74,11 @@ function M.network()
   if group.given.enable_ssl and tls_file == "" and not core.tls_given() then
     errors.fail("set_ps_context: enable_ssl = true needs config_file_path, "
       .. "the file with ca_cert_path and server_cert_path")
+  end
+  for _, key in ipairs { "config_file_path", "client_password", "server_password" } do
+    if not settings.get(group, "enable_ssl") and (group.given[key] or "") ~= "" then
+      notice(("set_ps_context: %s has no effect without enable_ssl = true"):format(key))
+    end
   end
   return {
     plaintext = group.given.enable_ssl == false,

@@ -32,8 +32,9 @@ function M.joined() return joined or (core.options.verb ~= "run" and core.option
 function M.members(name)
   local members = groups[name]
   if not members then
-    errors.fail("there is no group '%s'%s: call ms.communication.create_group first",
-      name, core.did_you_mean(name, errors.names(groups)))
+    errors.fail("there is no group '%s'%s: call ms.communication.create_group first%s", name,
+      core.did_you_mean(name, errors.names(groups)),
+      name:find "_world_group$" and "; the group of all ranks is 'world', the default" or "")
   end
   return members
 end

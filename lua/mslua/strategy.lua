@@ -2,7 +2,9 @@
 local args = require "mslua.args"
 local errors = require "mslua.errors"
 
-local M = {}
+local M = {
+  holder = nil,  -- the class name of the first operator that was given one
+}
 
 local function counts_text(what, counts)
   local problem = args.problem({ "", "integers", check = function(list)

@@ -31,7 +31,8 @@ function M.load()
   if not chunk then error(problem, 0) end
   local recipe = chunk()
   if not class.is(recipe, recipes.Recipe) then
-    error(("%s: a recipe ends with `return ms.recipe {...}`, this file gave %s"):format(file, type(recipe)), 0)
+    error(("%s: a recipe ends with `return ms.recipe {...}`, this file gave %s: add that line, or start a script with "
+      .. "mslua run %s"):format(file, type(recipe), file), 0)
   end
   core.set_seed(recipe.seed)
   params.check_environment(recipes.leaves())

@@ -29,6 +29,27 @@ echo 'local p = require("mslua").params { rank = 7, size = 8 } print("parameters
 run "$mslua" run p.lua -n 2
 count "parameters" 2 "parameters 7 8"
 
+# A script that has not joined the other ranks does not train beside them without a word.
+cat > alone.lua <<'LUA'
+local ms = require "mslua"
+ms.set_auto_parallel_context { parallel_mode = (...), device_num = select(2, ...) and 2 }
+local ds = ms.dataset.NumpySlicesDataset({ ms.ones { 4, 2 }, ms.ones { 4, 1 } }, { "x", "y" }):batch(2)
+local net = ms.nn.Dense(2, 1)
+ms.Model(net, { loss_fn = ms.nn.MSELoss(), optimizer = ms.nn.SGD { learning_rate = 0.1 } }):train(1, ds)
+print("trained")
+LUA
+run "$mslua" run alone.lua -n 2 -- data_parallel
+expect "not joined" 1 "train: the parallel context: 2 ranks were started and have not joined: call"
+run "$mslua" run alone.lua -n 2 -- data_parallel 2
+expect "not joined, device_num" 1 "2 ranks were started and have not joined: call ms.communication.init()"
+run mpirun --allow-run-as-root --oversubscribe -n 2 "$mslua" run alone.lua -- data_parallel
+expect "not joined, mpirun" 1 "2 ranks were started and have not joined"
+run "$mslua" run alone.lua -n 2 -- stand_alone
+expect "not joined, stand_alone" 0 "2 ranks were started and have not joined: each trains by itself"
+count "not joined, stand_alone" 2 "trained"
+run "$mslua" run alone.lua -- data_parallel
+expect "one rank, data_parallel" 0 "parallel_mode = data_parallel has no effect on one rank"
+
 run mpirun --allow-run-as-root --oversubscribe -n 4 "$mslua" run "$script"
 expect "mpirun" 0 "rank 0 of 4 (Open MPI), mpi, 1 host"
 count "mpirun" 4 "[[0.],"

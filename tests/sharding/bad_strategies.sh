@@ -131,6 +131,19 @@ for key in load save; do
   esac
 done
 
+# What belongs to another parallel mode has no effect, and a line says so.
+says() {
+  out=$("$mslua" train bad.lua -n 2 --fast-dev-run=1 2>&1) || { echo "$1: $out"; failed=1; }
+  case $out in
+    *"$1"*) ;;
+    *) echo "expected '$1' in: $out"; failed=1 ;;
+  esac
+}
+recipe "self.matmul:shard {{2, 1}, {1, 1}}" ", parallel_mode = 'data_parallel', full_batch = false"
+says "MatMul:shard has no effect in data_parallel: semi_auto_parallel and auto_parallel shard operators"
+recipe "self.w.layerwise_parallel = true" ""
+says "layerwise_parallel of w has no effect in semi_auto_parallel: the ranks have parts of one network"
+
 # 2 s where nothing else runs.
 echo "slowest: $slowest ms"
 [ "$slowest" -lt 20000 ] || { echo "expected each within 20 s"; failed=1; }
