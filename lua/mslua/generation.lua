@@ -7,6 +7,7 @@ local errors = require "mslua.errors"
 local evaluating = require "mslua.evaluating"
 local kv_cache = require "mslua.kv_cache"
 local ops = require "mslua.ops"
+local wrap = require "mslua.nn.wrap"
 local Cell = require "mslua.cell"
 
 -------------------------------------------------------------------------------------------------------------- sampling
@@ -215,13 +216,14 @@ end
 
 --- Continues rows `own` (default: all) of `rows`, lists of token ids, each as with all of them: gives their lists by
 --- the rows' numbers. `how`: the arguments of net:generate.
----@param net table a Cell
+---@param net table a Cell, or a wrapper of one
 ---@param rows integer[][]
 ---@param how table
 ---@param own? integer[]
 ---@return table<integer, integer[]>
 function M.continue(net, rows, how, own)
   local a = bind(how)
+  net = wrap.unwrap(net)
   if not own then
     own = {}
     for r in ipairs(rows) do own[r] = r end

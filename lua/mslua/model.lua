@@ -14,7 +14,6 @@ local several = require "mslua.steps"
 local shared = require "mslua.train_fields"
 local shared_parameters = require "mslua.shared_parameters"
 local wrap = require "mslua.nn.wrap"
-local PipelineCell = wrap.PipelineCell
 
 ---@class mslua.Model
 local Model = class.Object:extend "Model"
@@ -308,8 +307,8 @@ end
 
 -- The rows' losses of a network that gives its own loss, and their weights if it gives these; or the rows' mean.
 local function own_loss(network, ...)
-  if class.is(network, PipelineCell) then network = network.network end
-  if network.rows then return network:rows(...) end
+  local measured, bare = wrap.unwrap(network, "rows")
+  if measured.rows and not bare then return measured:rows(...) end  -- a bare network's are of another loss
   return (check_loss(network.class_name, network(...)))
 end
 
@@ -428,8 +427,9 @@ end
 ---@package
 function Model:predict_graph(part, plain, own_rows)
   self.network:_as_root()
-  local predicts = self.network.predict ~= nil
-  if not predicts and not self.loss_fn and not self.steps then
+  local network, bare = wrap.unwrap(self.network, "predict")
+  local predicts = network.predict ~= nil
+  if not predicts and not bare and not self.loss_fn and not self.steps then
     errors.fail_at({ "network" }, "%s: the network gives its own loss: a prediction is what a network gives its loss, "
       .. "loss = nn.MSELoss() in the recipe, or what its method predict(x) gives", core.options.verb)
   end
@@ -437,10 +437,10 @@ function Model:predict_graph(part, plain, own_rows)
   return core.build_eval {
     name = self.network.class_name .. ".predict", outputs = { "output" },
     forward = function(...)
-      local output = predict(self.network, ...)
+      local output = predict(network, ...)
       if type(output) == "table" and not core.kind(output) then
         errors.fail_at({ "network" }, "%s: %s gives a table of outputs, a prediction is one tensor%s",
-          core.options.verb, self.network.class_name,
+          core.options.verb, network.class_name,
           predicts and " of its method predict" or ": give the network a method predict(x) for it")
       end
       return output

@@ -7,13 +7,16 @@ local files = require "mslua.files"
 local ops = require "mslua.ops"
 local pretrained = require "mslua.pretrained"
 local shared_parameters = require "mslua.shared_parameters"
+local wrap = require "mslua.nn.wrap"
 local LoRA = require "mslua.nn.lora"
 
 local M = {}
 
 local CONFIG, WEIGHTS, PREFIX = "adapter_config.json", "adapter_model.safetensors", "base_model.model."
 
-local function family_of(net) return net.family and pretrained.family_of(net, "adapter") or nil end
+local function family_of(net)
+  return wrap.unwrap(net).family and (pretrained.family_of(net, "adapter")) or nil
+end
 
 -- The modules of files that a Dense cell is: a list of {module, how}.
 local function modules_of(family, path)
@@ -72,7 +75,7 @@ local function adapters_of(net, family, cells)
     peft_type = "LORA", bias = "none",
     target_modules = errors.names(targets), fan_in_fan_out = transposed, inference_mode = true,
     modules_to_save = next(others) and errors.names(others) or nil,
-    base_model_name_or_path = net.weights_folder or "",
+    base_model_name_or_path = wrap.unwrap(net).weights_folder or "",
   }
 end
 

@@ -9,6 +9,7 @@ local notice = require "mslua.notice"
 local ops = require "mslua.ops"
 local parameter = require "mslua.parameter"
 local shared_parameters = require "mslua.shared_parameters"
+local wrap = require "mslua.nn.wrap"
 local LoRA = require "mslua.nn.lora"
 
 local M = {}
@@ -63,17 +64,19 @@ local function family_of_config(config, fail)
     errors.show(config.model_type), table.concat(errors.names(known), ", "), table.concat(errors.names(timm), ", "))
 end
 
---- The family of a network, or an error that lists those that are known.
+--- The family of a network, or an error that lists those that are known; and the network, without a wrapper.
 ---@param net Cell
 ---@param what string the function, for the message
 ---@return mslua.Family
+---@return Cell
 function M.family_of(net, what)
+  net = wrap.unwrap(net)
   local family = families()[net.family or ""]
   if not family then
     errors.fail("%s: %s is of no family with published files, expected one of %s", what, net.class_name,
       table.concat(errors.names(families()), ", "))
   end
-  return family
+  return family, net
 end
 
 --------------------------------------------------------------------------------------------------------------- folders
@@ -394,15 +397,15 @@ end
 ---@param net Cell
 ---@param dir string
 function M.load_into(net, dir)
-  local family = M.family_of(net, "weights")
+  local family, network = M.family_of(net, "weights")
   local found_family, config, found, fail = open(dir)
   if found_family ~= family then
     fail("config.json: model_type is '%s', the network is of the family '%s'", found_family.model_type,
       family.model_type)
   end
-  check_settings(net, network_of(dir, family, config, found, fail), fail)
-  fill(net, family, found, fail, true)
-  net.weights_folder = dir
+  check_settings(network, network_of(dir, family, config, found, fail), fail)
+  fill(network, family, found, fail, true)
+  network.weights_folder = dir
 end
 
 --- What a folder's tensors are here: a list of {name, type, ours}, in order of names; ours is nil for one that no row
@@ -615,14 +618,14 @@ local bind_save = args.signature("save_pretrained", {
 --- folder, dtype, shard_bytes = 5e9)
 function M.save_pretrained(...)
   local a = bind_save(...)
-  local net, dir = a.net, a.folder
-  local family = M.family_of(net, "save_pretrained")
+  local dir = a.folder
+  local family, net = M.family_of(a.net, "save_pretrained")
   if not files.is_folder(dir) then errors.fail("save_pretrained: there is no folder '%s'", dir) end
   if #LoRA.cells(net) > 0 then
     errors.fail("save_pretrained: %s has adapters: nn.LoRA.merge(net) adds them to the weights, "
       .. "ms.save_adapter(net, folder) writes them alone", net.class_name)
   end
-  local parameters = net:get_parameters()
+  local parameters = a.net:get_parameters()  -- those of a wrapper's loss have no name in files, which is an error
   shared_parameters.write("save_pretrained", parameters, dir, function(writes)
     local tensors, nameless, dtype = {}, {}, nil
     for _, p in ipairs(parameters) do

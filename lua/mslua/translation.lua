@@ -7,6 +7,7 @@ local errors = require "mslua.errors"
 local evaluating = require "mslua.evaluating"
 local kv_cache = require "mslua.kv_cache"
 local ops = require "mslua.ops"
+local wrap = require "mslua.nn.wrap"
 local Cell = require "mslua.cell"
 
 local NEVER = -1e30  -- the score of a beam that is not there
@@ -159,21 +160,21 @@ local STEP = 8  -- sources are padded to a multiple of so many tokens
 --- beams = 4, length_penalty = 1, max_tokens = 256, batch_size = 32)
 ---@return integer[][]
 function Cell:translate(...)
-  local a = bind(...)
-  local vocab = self.config and self.config.vocab
-  if not self.block or not vocab or not self.config.pad then
+  local a, net = bind(...), wrap.unwrap(self)
+  local vocab = net.config and net.config.vocab
+  if not net.block or not vocab or not net.config.pad then
     errors.fail("translate: %s has no fields block, config.vocab and config.pad: it does not translate",
-      self.class_name)
+      net.class_name)
   end
-  check_sources(self, a.sources, vocab)
+  check_sources(net, a.sources, vocab)
   for _, name in ipairs { "begin", "stop" } do
     if a[name] >= vocab then
       errors.fail("translate: %s: expected an id from 0 to %d, got %d", name, vocab - 1, a[name])
     end
   end
   -- Compiled graphs and their memory are used again.
-  local made = rawget(self, "_translators") or {}
-  rawset(self, "_translators", made)
+  local made = rawget(net, "_translators") or {}
+  rawset(net, "_translators", made)
   local order, results = {}, {}
   for i in ipairs(a.sources) do order[i] = i end
   table.sort(order, function(x, y)
@@ -187,9 +188,9 @@ function Cell:translate(...)
     for i = first, math.min(first + n - 1, #order) do
       group[#group + 1], numbers[#numbers + 1] = a.sources[order[i]], order[i]
     end
-    local s = math.min(math.ceil(#group[#group] / STEP) * STEP, self.block)
+    local s = math.min(math.ceil(#group[#group] / STEP) * STEP, net.block)
     local key = ("%d %d %d"):format(n, s, a.beams)
-    made[key] = made[key] or translator(self, n, s, a.beams)
+    made[key] = made[key] or translator(net, n, s, a.beams)
     for i, target in ipairs(made[key]:run(group, numbers, a)) do results[numbers[i]] = target end
   end
   return results

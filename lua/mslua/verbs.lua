@@ -16,6 +16,7 @@ local params = require "mslua.params"
 local parallel_context = require "mslua.parallel_context"
 local pretrained = require "mslua.pretrained"
 local text_source = require "mslua.text_source"
+local wrap = require "mslua.nn.wrap"
 local recipes = require "mslua.recipe"
 local Model = require "mslua.model"
 
@@ -486,6 +487,7 @@ local function generating()
   local net = recipe:make_network()
   net:_as_root()
   load_weights(recipe, net)
+  net = wrap.unwrap(net)
   local folder, tokenizer = run and run:match "^(.*)/", nil
   if run and text_source.has_tokenizer(given) then folder = given end  -- a checkpoint has its own
   if folder and text_source.has_tokenizer(folder) then

@@ -17,7 +17,7 @@ local ms = require "mslua"
 local Llama = require "llama"
 local GPT = require "gpt"
 local p = ms.params { from = "llama", model = "llama", targets = "q_proj|v_proj", rank = 2, alpha = 4, dropout = 0,
-  also = "", seed = 3, steps = 6, every = 2, mode = "stand_alone" }
+  also = "", seed = 3, steps = 6, every = 2, mode = "stand_alone", micro = 0, stages = 1 }
 local nets = {
   llama = function()
     return Llama { vocab = 37, block = 24, layers = 2, heads = 4, kv_heads = 2, dim = 16, hidden = 24, epsilon = 1e-5,
@@ -34,11 +34,14 @@ return ms.recipe {
     return ms.dataset.TextDataset("text", { usage = "train", block = 16 }):batch(4)
   end,
   network = function()
-    return ms.nn.LoRA.apply(nets[p.model](), { rank = p.rank, alpha = p.alpha, dropout = p.dropout,
+    local net = ms.nn.LoRA.apply(nets[p.model](), { rank = p.rank, alpha = p.alpha, dropout = p.dropout,
       targets = p.targets, also_train = p.also ~= "" and p.also or nil })
+    for i, block in ipairs(p.stages > 1 and net.blocks or {}) do block.pipeline_stage = i - 1 end
+    return p.micro > 0 and ms.nn.PipelineCell(net, p.micro) or net
   end,
   loss = ms.nn.CrossEntropyLoss(), optimizer = ms.nn.AdamW { learning_rate = 0.01 },
-  parallel = p.mode ~= "stand_alone" and { parallel_mode = p.mode, gradients_mean = true } or nil,
+  parallel = p.mode ~= "stand_alone" and { parallel_mode = p.mode, gradients_mean = true,
+    pipeline_stages = p.stages } or nil,
   train = { steps = p.steps }, checkpoint = { save_checkpoint_steps = p.every },
 }
 """
@@ -104,6 +107,7 @@ def merged_weight(base, adapter, module, scale, transposed):
 def written_and_merged(model, run_folder, targets):
     """The run's adapters in PEFT's form, added to the base: file and network agree with the formula."""
     for folder in ("peft_" + model, "merged_" + model):
+        shutil.rmtree(folder, ignore_errors=True)
         os.mkdir(folder)
     run("ckpt", "convert", run_folder, "peft_" + model, "--to", "peft")
     with open("peft_%s/adapter_config.json" % model, encoding="utf-8") as file:
@@ -182,6 +186,13 @@ def main():
     written_and_merged("llama", "whole", 4)
     run("train", "adapt.lua", "--out", "gpt", "model=gpt2", "from=gpt2", "targets=attn.in_proj|up")
     written_and_merged("gpt2", "gpt", 4)
+    piped = ("model=gpt2", "from=gpt2", "targets=attn.in_proj|up", "micro=2")
+    run("train", "adapt.lua", "--out", "piped", *piped)
+    written_and_merged("gpt2", "piped", 4)
+    run("train", "adapt.lua", "-n", "2", "--out", "staged", *piped, "mode=semi_auto_parallel", "stages=2")
+    check(logs("staged") == logs("piped"), "losses on two stages")
+    written_and_merged("gpt2", "staged", 4)
+    run("generate", "staged", "--prompt", "the", "--max-new", "3", says="the")
     os.mkdir("again")
     with open("again.lua", "w", encoding="utf-8") as file:
         file.write("""local ms = require "mslua"

@@ -314,6 +314,50 @@ def shaped():
     assert "are left out: random_crop, random_horizontal_flip" in done.stderr, done
 
 
+WRAPPED = """
+local ms = require "mslua"
+local nn, ops = ms.nn, ms.ops
+local p = ms.params { how = "bare" }
+local Net = nn.Cell:extend "Net"
+function Net:init() self.fc = nn.Dense(3, 2) end
+function Net:construct(x, y)
+  if p.how == "loss" or p.how == "outside" then return self.fc(x) end
+  return ops.reduce_mean(ops.square(self.fc(x) - y))
+end
+if p.how == "bare" or p.how == "own" then function Net:predict(x) return self.fc(x) end end
+local networks = {
+  bare = function() return Net() end,
+  own = function() return nn.PipelineCell(Net(), 2) end,
+  loss = function() return nn.PipelineCell(nn.WithLossCell(Net(), nn.MSELoss()), 2) end,
+  outside = function() return nn.PipelineCell(Net(), 2) end,
+  none = function() return nn.PipelineCell(Net(), 2) end,
+}
+return ms.recipe {
+  name = "wrapped", network = networks[p.how],
+  dataset = function() return ms.dataset.NumpySlicesDataset({ ms.randn { 8, 3 }, ms.ones { 8, 2 } }):batch(4) end,
+  loss = p.how == "outside" and nn.MSELoss() or nil, optimizer = nn.SGD { learning_rate = 0.1 },
+  checkpoint = { save_checkpoint_steps = 1 },
+}
+"""
+
+
+def wrapped():
+    """Networks in nn.PipelineCell and nn.WithLossCell predict, and are exported, as without these."""
+    put("wrapped.lua", WRAPPED.encode())
+    mslua("train", "wrapped.lua", "--no-attach", "--out", "wrapped")
+    words = ("wrapped.lua", "--ckpt", "wrapped/ckpt", "-")
+    wanted = lines(*words, stdin="1,2,3\n-1,0,4\n")
+    assert len(wanted) == 2 and len(wanted[0]["output"]) == 2, wanted
+    written = set()
+    for how in ("bare", "own", "loss", "outside"):
+        assert lines(*words, "how=" + how, stdin="1,2,3\n-1,0,4\n") == wanted, how
+        written.add(mslua("export", "wrapped.lua", "wrapped.onnx", "how=" + how, "--ckpt", "wrapped/ckpt").stdout)
+    assert written == {"wrapped.onnx: 8 operators, 0.00 MiB of weights\n"}, written
+    fails("or what its method predict(x) gives", "predict", *words, "how=none", stdin="1,2,3\n")
+    fails("or what its method predict(x) gives", "export", "wrapped.lua", "wrapped.onnx", "how=none", "--ckpt",
+          "wrapped/ckpt")
+
+
 def text():
     """The character that follows a text; a text longer than a window counts by its end."""
     recipe = os.path.join(RECIPES, "char_gpt.lua")
@@ -413,6 +457,7 @@ records()
 one_number()
 numbers()
 shaped()
+wrapped()
 text()
 files_of_text()
 tokens_of_text()

@@ -163,12 +163,13 @@ for _ in $(seq 60); do echo 'the quick brown fox jumps over the lazy dog'; done 
 cat >tune.lua <<'LUA'
 local ms = require "mslua"
 local GPT = require "gpt"
-local p = ms.params { from = "good", dim = 16, data = "text" }
+local p = ms.params { from = "good", dim = 16, data = "text", micro = 0 }
 local function data(usage) return ms.dataset.TextDataset(p.data, { usage = usage, block = 16 }):batch(4) end
 return ms.recipe {
   name = "tune", weights = p.from, dataset = function() return data "train" end,
   network = function()
-    return GPT { vocab = 37, block = 24, layers = 2, heads = 4, dim = p.dim, activation = "gelu_new" }
+    local net = GPT { vocab = 37, block = 24, layers = 2, heads = 4, dim = p.dim, activation = "gelu_new" }
+    return p.micro > 0 and ms.nn.PipelineCell(net, p.micro) or net
   end,
   loss = ms.nn.CrossEntropyLoss(), optimizer = ms.nn.SGD { learning_rate = 0.1 },
   train = { steps = 2 }, checkpoint = { save_checkpoint_steps = 2 },
@@ -184,6 +185,15 @@ expect "a prompt's unknown character" 2 "has no character" "$mslua" generate tun
 mkdir tuned
 expect "a run as a folder" 0 "" "$mslua" ckpt convert runs/a tuned
 expect "and text from it" 0 "1,2," "$mslua" generate tuned --ids 1,2 --max-new 2
+mkdir piped
+expect "weights of a network in micro-batches" 0 "starting from the weights of good" \
+  "$mslua" train tune.lua --out runs/piped micro=2
+expect "weights that another network has" 2 "dim is 8 in the network and 16 in the folder" \
+  "$mslua" train tune.lua --out runs/b dim=8 micro=2
+expect "its run as a folder" 0 "" "$mslua" ckpt convert runs/piped piped
+wanted=$("$mslua" generate piped --ids 1,2 --temperature 0 --max-new 5)
+expect "and text from both" 0 "$wanted" "$mslua" generate runs/piped --ids 1,2 --temperature 0 --max-new 5
+expect "ids that its vocabulary lacks" 2 "expected an id from 0 to 36, got 40" "$mslua" generate runs/piped --ids 40
 
 # --- weights that are NaN
 cat >undefined.lua <<'LUA'

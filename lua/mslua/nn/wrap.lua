@@ -150,7 +150,8 @@ local bind_pipeline = args.signature("PipelineCell", {
 --- A network that trains in micro-batches, `nn.PipelineCell(network, micro_size)`: in training a batch goes through the
 --- network, with its loss or without, in micro_size parts, one pipeline stage after the other; loss and gradients are
 --- the parts' means. The network of a Model; without pipeline stages of a TrainOneStepCell too. Parameters have the
---- names that they have without it.
+--- names that they have without it. What is asked of a network beside its call, as net:generate, ms.save_pretrained,
+--- ms.save_adapter and `weights` of a recipe do, is asked of the network within.
 function M.PipelineCell:init(...)
   local a = bind_pipeline(...)
   self.network, self.micro_size = a.network, a.micro_size
@@ -203,6 +204,30 @@ function M.micro_batches(network, columns)
   end
   rawset(network, "splits", true)
   return n
+end
+
+-- The field of its network, by what a wrapper's call computes: a class that extends a wrapper and has a construct of
+-- its own may compute anything.
+local wrapped = {
+  [M.WithLossCell.construct] = "backbone", [M.TrainOneStepCell.construct] = "network",
+  [M.PipelineCell.construct] = "network",
+}
+
+--- The network in a wrapper, as `net` in nn.PipelineCell(nn.WithLossCell(net, loss), 4); any other cell itself. With
+--- `field` the outermost of these cells that has the field; where none has it, the network.
+---@param cell Cell
+---@param field? string
+---@return Cell network
+---@return boolean bare whether it is without a loss that the wrapper adds
+function M.unwrap(cell, field)
+  local bare = false
+  while not (field and cell[field] ~= nil) do
+    local key = wrapped[cell.construct]
+    if not key then break end
+    bare = bare or key == "backbone"
+    cell = cell[key]
+  end
+  return cell, bare
 end
 
 return M
