@@ -126,9 +126,9 @@ local Plain = nn.Cell:extend "Plain"
 function Plain:init() self.w = ms.Parameter(ms.ones { 2 }, { name = "w" }) end
 function Plain:construct(x) return x * self.w * 0.25 end
 
-local function predictions(net)
+local function predictions(net, loss_fn)
   local part = { columns = { { name = "x", dtype = "float32", shape = { 1, 2 } } }, inputs = 1 }
-  return ms.Model(net):predict_graph(part):run(ms.ones { 1, 2 }):totable()
+  return ms.Model(net, { loss_fn = loss_fn }):predict_graph(part):run(ms.ones { 1, 2 }):totable()
 end
 
 check.case("predictions by the method predict, or of a network in a WithLossCell by its call", function()
@@ -136,6 +136,10 @@ check.case("predictions by the method predict, or of a network in a WithLossCell
   check.equal(predictions(nn.PipelineCell(Net(), 2)), { { 0.5, 0.5 } })
   check.equal(predictions(nn.WithLossCell(Plain(), mse)), { { 0.25, 0.25 } })
   check.equal(predictions(nn.PipelineCell(nn.WithLossCell(Plain(), mse), 2)), { { 0.25, 0.25 } })
+  local Two = Plain:extend "Two"
+  function Two:predict(x) return self(x) * 2 end
+  check.equal(predictions(nn.PipelineCell(Two(), 2), mse), predictions(Two(), mse))
+  check.equal(predictions(nn.PipelineCell(Plain(), 2), mse), { { 0.25, 0.25 } })
   local Doubled = nn.PipelineCell:extend "Doubled"
   function Doubled:predict(x) return self.network:predict(x) * 2 end
   check.equal(predictions(Doubled(Net(), 2)), { { 1, 1 } })
