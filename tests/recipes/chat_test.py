@@ -137,6 +137,35 @@ def test_where_generated_texts_end():
     check("--stop of a special token", found["ids"] == ends and TOKENS[last] not in found["text"], found)
 
 
+def test_a_network_in_micro_batches():
+    with open("piped.lua", "w", encoding="utf-8") as file:
+        file.write("""
+local ms = require "mslua"
+local p = ms.params { micro = 0 }
+return ms.recipe {
+  name = "piped",
+  tokenizer = ms.text.Tokenizer.train { texts = ("the cat and the hat "):rep(50), vocab_size = 270,
+    special = { "<|im_start|>", "<|im_end|>" } },
+  dataset = function()
+    local ids = ms.zeros({ 8, 16 }, ms.int32)
+    return ms.dataset.NumpySlicesDataset({ ids, ids }):batch(4)
+  end,
+  network = function()
+    local net = require "gpt" { vocab = 300, block = 64, layers = 1, heads = 2, dim = 8 }
+    return p.micro > 0 and ms.nn.PipelineCell(net, p.micro) or net
+  end,
+  loss = ms.nn.CrossEntropyLoss(), optimizer = ms.nn.SGD { learning_rate = 0.1 }, train = { steps = 2 },
+  checkpoint = { save_checkpoint_steps = 2 },
+}
+""")
+    done = run("train", "piped.lua", "micro=2", "--no-attach", "--out", "piped")
+    check("train piped.lua", done.returncode == 0, done)
+    bare = run("chat", "piped.lua", "--ckpt", "piped", *CHAT, "--template", "chatml", lines=["hi", "how are you"])
+    inside = run("chat", "piped", *CHAT, "--template", "chatml", lines=["hi", "how are you"])
+    check("answers of a network in nn.PipelineCell", bare.returncode == 0 and len(bare.stdout) > 4
+          and inside.stdout == bare.stdout, (bare, inside))
+
+
 def test_errors():
     for arguments, text in ((["plain"], "has no chat_template"),
                             (["wide", "--template", "nope"], "expected alpaca, chatml"),
