@@ -1,8 +1,7 @@
 #include "lua/graph_lua.h"
 
-#include <cstdio>
-
 #include "absl/strings/str_cat.h"
+#include "core/base/atomic_file.h"
 #include "lua/session.h"
 #include "lua/tensor_lua.h"
 #include "lua/trace_lua.h"
@@ -28,11 +27,7 @@ StatusOr<int> GraphText(lua_State* L, Session&) {
 StatusOr<int> SaveGraph(lua_State* L, Session&) {
   ASSIGN_OR_RETURN(const GraphObject g, Self(L));
   ASSIGN_OR_RETURN(const std::string path, ReadString(L, 2, "save: path"));
-  const std::string text = ToString(g->graph);
-  std::FILE* file = std::fopen(path.c_str(), "w");
-  const bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (file == nullptr || std::fclose(file) != 0 || !written)
-    return absl::InvalidArgumentError(absl::StrCat("cannot write ", path));
+  RETURN_IF_ERROR(WriteFileAtomically(path, ToString(g->graph)));
   return 0;
 }
 

@@ -33,7 +33,7 @@ int Make(const cli::CommandLine& command) {
   request.days = static_cast<int>(command.Int("days"));
   bool renewed = false;
   const Status made = MakeCertificates(request, &renewed);
-  if (!made.ok()) return Report(made, absl::IsInvalidArgument(made) ? kExitUsage : kExitSecurity);
+  if (!made.ok()) return Report(WithExitCode(made, absl::IsInvalidArgument(made) ? kExitUsage : kExitSecurity));
   std::printf(
       "made %s: use --tls %s/config.json, or MSLUA_TLS, for each process of the job\n"
       "copy it to the other hosts without ca.key, which signs new certificates\n",
@@ -75,7 +75,7 @@ int Show(const cli::CommandLine& command) {
 int Revoke(const cli::CommandLine& command) {
   const std::string &folder = command.positional[1], &name = command.positional[2];
   const Status revoked = RevokeCertificate(folder, name);
-  if (!revoked.ok()) return Report(revoked, kExitSecurity);
+  if (!revoked.ok()) return Report(WithExitCode(revoked, kExitSecurity));
   std::printf("revoked %s: %s/crl.pem lists it; copy that file to every host of the job\n", name.c_str(),
               folder.c_str());
   return kExitOk;

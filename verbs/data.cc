@@ -120,7 +120,7 @@ int RunData(const cli::CommandLine& command) {
   const bool json = command.Bool("json");
   if (words[0] == "tokenizer" || words[0] == "tokenize") {
     const Status made = MakeTokens(command);
-    return Report(made, made.ok() || absl::IsInvalidArgument(made) ? 0 : kExitData);
+    return Report(absl::IsInvalidArgument(made) ? made : WithExitCode(made, kExitData));
   }
   if (words[0] == "make") {
     const Status made = MakeData(words[1], words[2], command);

@@ -70,14 +70,14 @@ bool IsInPlace(const std::string& path) {
 StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string& path) {
   if (IsInPlace(path)) {
     const int fd = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-    if (fd < 0) return FileError("cannot write", path);
+    if (fd < 0) return WriteError("cannot write", path);
     return std::unique_ptr<AtomicFile>(new AtomicFile(path, "", fd));
   }
   while (true) {
     const std::string beside = NameBeside(path);
     const int fd = open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0 && errno == EEXIST) continue;  // left by an earlier process of this pid
-    if (fd < 0) return FileError("cannot write", path);
+    if (fd < 0) return WriteError("cannot write", path);
     if (LockNew(beside, fd)) return std::unique_ptr<AtomicFile>(new AtomicFile(path, beside, fd));
     close(fd);
   }
@@ -103,7 +103,7 @@ Status AtomicFile::Write(const void* data, size_t size) {
       direct = SetDirect(fd_, false);
       continue;
     }
-    if (written < 0) return FileError("cannot write", path_);
+    if (written < 0) return WriteError("cannot write", path_);
     p += written;
     size -= static_cast<size_t>(written);
   }
@@ -112,8 +112,8 @@ Status AtomicFile::Write(const void* data, size_t size) {
 
 Status AtomicFile::Commit() {
   if (beside_.empty()) return absl::OkStatus();
-  if (fsync(fd_) != 0) return FileError("cannot write", path_);
-  if (rename(beside_.c_str(), path_.c_str()) != 0) return FileError("cannot write", path_);
+  if (fsync(fd_) != 0) return WriteError("cannot write", path_);
+  if (rename(beside_.c_str(), path_.c_str()) != 0) return WriteError("cannot write", path_);
   committed_ = true;
   return SyncFolder(ParentOf(path_));
 }
@@ -133,13 +133,13 @@ StatusOr<std::unique_ptr<AtomicFolder>> AtomicFolder::Create(const std::string& 
     const std::string beside = NameBeside(place);
     if (mkdir(beside.c_str(), 0777) != 0) {
       if (errno == EEXIST) continue;
-      return FileError("cannot make the folder", place);
+      return WriteError("cannot make the folder", place);
     }
     const int fd = open(beside.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0 && LockNew(beside, fd)) {
       return std::unique_ptr<AtomicFolder>(new AtomicFolder(place, beside, fd));
     }
-    if (fd < 0 && errno != ENOENT) return FileError("cannot open the folder", beside);
+    if (fd < 0 && errno != ENOENT) return WriteError("cannot open the folder", beside);
     if (fd >= 0) close(fd);
   }
 }
@@ -156,12 +156,12 @@ Status AtomicFolder::Commit() {
     if (errno == EEXIST) {
       replaced = true;
       if (renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) != 0) {
-        return FileError("cannot replace", path_);
+        return WriteError("cannot replace", path_);
       }
     } else if (errno == EINVAL) {  // a file system without renameat2's flags
-      if (rename(beside_.c_str(), path_.c_str()) != 0) return FileError("cannot write", path_);
+      if (rename(beside_.c_str(), path_.c_str()) != 0) return WriteError("cannot write", path_);
     } else {
-      return FileError("cannot write", path_);
+      return WriteError("cannot write", path_);
     }
   }
   committed_ = true;
@@ -199,15 +199,15 @@ int RemoveLeftovers(const std::string& folder) {
 Status RemoveTree(const std::string& path) {
   std::error_code error;
   std::filesystem::remove_all(path, error);
-  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot remove ", path));
-  return absl::OkStatus();
+  errno = error.value();
+  return error ? WriteError("cannot remove", path) : absl::OkStatus();
 }
 
 Status RemoveAtomically(const std::string& path) {
   const std::string place = WithoutTrailingSlashes(path);
   const std::string beside = NameBeside(place);
   if (rename(place.c_str(), beside.c_str()) != 0) {
-    return errno == ENOENT ? absl::OkStatus() : FileError("cannot remove", place);
+    return errno == ENOENT ? absl::OkStatus() : WriteError("cannot remove", place);
   }
   return RemoveTree(beside);
 }

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "core/base/exit_code.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -53,8 +54,10 @@ TEST_F(AtomicFileTest, WritesAndReplaces) {
 TEST_F(AtomicFileTest, ErrorsNameTheFileThatIsWanted) {
   const Status file = WriteFileAtomically(At("none/a"), "one");
   EXPECT_THAT(std::string(file.message()), HasSubstr("cannot write " + At("none/a") + ": No such file")) << file;
+  EXPECT_EQ(ExitCodeIn(file), kExitStorage);
   const Status folder = AtomicFolder::Create(At("none/b")).status();
   EXPECT_THAT(std::string(folder.message()), HasSubstr(At("none/b") + ": No such file")) << folder;
+  EXPECT_EQ(ExitCodeIn(folder), kExitStorage);
 }
 
 TEST_F(AtomicFileTest, PipesAndDevicesStayWhatTheyAre) {

@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/sync_folder.h"
@@ -28,7 +27,7 @@ Status MakeFolders(const std::string& path) {
       if (mkdir(part.c_str(), 0777) == 0)
         RETURN_IF_ERROR(SyncFolder(ParentOf(part)));
       else if (errno != EEXIST)
-        return absl::InvalidArgumentError(absl::StrCat("cannot make the folder ", part, ": ", std::strerror(errno)));
+        return WriteError("cannot make the folder", part);
     }
     if (end == std::string::npos) break;
   }

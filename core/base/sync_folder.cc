@@ -5,6 +5,8 @@
 
 #include <cerrno>
 
+#include "core/base/exit_code.h"
+
 namespace mslua {
 
 std::string ParentOf(const std::string& path) {
@@ -15,13 +17,17 @@ std::string ParentOf(const std::string& path) {
   return end == std::string::npos ? "/" : path.substr(0, end + 1);
 }
 
+Status WriteError(absl::string_view doing, absl::string_view path) {
+  return WithExitCode(FileError(doing, path), kExitStorage);
+}
+
 Status SyncFolder(const std::string& folder) {
   const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0 && errno == EACCES) return absl::OkStatus();
-  if (fd < 0) return FileError("cannot open the folder", folder);
+  if (fd < 0) return WriteError("cannot open the folder", folder);
   Status status;
   if (fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP && errno != EROFS) {
-    status = FileError("cannot sync the folder", folder);
+    status = WriteError("cannot sync the folder", folder);
   }
   close(fd);
   return status;

@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "core/base/exit_code.h"
 #include "core/base/folder.h"
 #include "core/base/hash.h"
 #include "core/base/round_up.h"
@@ -170,8 +171,8 @@ Status CannotDo(const char* what, const std::string& path) {
   const int error = errno;
   const std::string text = absl::StrCat("cache: cannot ", what, " '", path, "': ", std::strerror(error));
   if (error == ENOSPC || error == EDQUOT)
-    return absl::ResourceExhaustedError(text + ": free some space, or give another folder");
-  return absl::FailedPreconditionError(text);
+    return WithExitCode(absl::ResourceExhaustedError(text + ": free some space, or give another folder"), kExitStorage);
+  return WithExitCode(absl::FailedPreconditionError(text), kExitStorage);
 }
 
 class FolderCache : public CacheReader {
@@ -281,9 +282,10 @@ class FolderCache : public CacheReader {
     const double free = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);
     const double wanted = bytes * static_cast<double>(missing);
     if (wanted <= free) return absl::OkStatus();
-    return absl::ResourceExhaustedError(absl::StrCat("cache: '", folder_, "': ", missing, " samples take about ",
-                                                     Amount(wanted), ", the disk has ", Amount(free),
-                                                     " free: free some space, or give another folder"));
+    return WithExitCode(absl::ResourceExhaustedError(absl::StrCat(
+                            "cache: '", folder_, "': ", missing, " samples take about ", Amount(wanted),
+                            ", the disk has ", Amount(free), " free: free some space, or give another folder")),
+                        kExitStorage);
   }
 
   // Sample i out of the file; false where it is not there, or damaged.

@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "core/base/exit_code.h"
 #include "rendezvous/tls/credentials.h"
 #include "rendezvous/tls/material.h"
 #include "rendezvous/tls/names.h"
@@ -47,17 +48,30 @@ bool IsAddress(const std::string& host) {
   return inet_pton(AF_INET, host.c_str(), bytes) == 1 || inet_pton(AF_INET6, host.c_str(), bytes) == 1;
 }
 
+// Unavailable, with errno's text and the exit code of files that cannot be written.
+Status CannotWrite(const std::string& path) {
+  return WithExitCode(absl::UnavailableError(absl::StrCat(path, ": ", strerror(errno))), kExitStorage);
+}
+
+bool WriteAll(int fd, absl::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno != EINTR) return false;
+    if (written > 0) bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
+}
+
 // A file that is there whole or not at all.
 Status WriteWhole(const std::string& path, absl::string_view bytes, mode_t mode) {
   const std::string temporary = absl::StrCat(path, ".tmp-", getpid());
   const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
-  const bool written = fd >= 0 && write(fd, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()) &&
-                       fchmod(fd, mode) == 0 && fsync(fd) == 0 && rename(temporary.c_str(), path.c_str()) == 0;
-  const int error = errno;
+  const bool written = fd >= 0 && WriteAll(fd, bytes) && fchmod(fd, mode) == 0 && fsync(fd) == 0 &&
+                       rename(temporary.c_str(), path.c_str()) == 0;
+  const Status status = written ? absl::OkStatus() : CannotWrite(path);
   if (fd >= 0) close(fd);
-  if (written) return absl::OkStatus();
-  if (fd >= 0) unlink(temporary.c_str());
-  return absl::UnavailableError(absl::StrCat(path, ": ", strerror(error)));
+  if (fd >= 0 && !written) unlink(temporary.c_str());
+  return status;
 }
 
 template <class Write>
@@ -214,9 +228,7 @@ StatusOr<Authority> PrepareFolder(const CertificateRequest& request, bool is_new
     ASSIGN_OR_RETURN(*password, ReadPassword(folder + "/password"));
     return ReadAuthority(folder);
   }
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-    return absl::UnavailableError(absl::StrCat(folder, ": ", strerror(errno)));
-  }
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return CannotWrite(folder);
   for (const char* file : {"ca.crt", "server.p12", "client.p12", "attach.p12", "crl.pem", "password", "config.json"}) {
     if (access(absl::StrCat(folder, "/", file).c_str(), F_OK) != 0) continue;
     return absl::AlreadyExistsError(
