@@ -19,6 +19,7 @@
 #include "lua/custom_gradient_lua.h"
 #include "lua/dataset_lua.h"
 #include "lua/embedded.h"
+#include "lua/files_lua.h"
 #include "lua/graph_lua.h"
 #include "lua/image_lua.h"
 #include "lua/object.h"
@@ -282,6 +283,7 @@ int OpenCoreModule(lua_State* L) {
   OpenTraining(L);
   OpenOnnx(L);
   OpenImages(L);
+  OpenFiles(L);
   OpenSummaries(L);
   OpenOptimizers(L);
   OpenSchedules(L);

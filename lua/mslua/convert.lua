@@ -103,8 +103,12 @@ function M.convert(from, to, form)
     errors.fail("ckpt convert: %s has adapters: write them by `--to peft`; `mslua ckpt merge-lora BASE ADAPTERS OUT` "
       .. "adds them to the base", net.class_name)
   end
-  if form == "peft" then peft.save_adapter(net, to) else pretrained.save_pretrained(net, to) end
-  if not folder then pretrained.copy_companions(M.config_of(from):match "^(.*)/", to) end
+  local beside = not folder and M.config_of(from):match "^(.*)/" or nil
+  if form == "peft" then
+    peft.save({ net = net, folder = to }, beside)
+  else
+    pretrained.save({ net = net, folder = to }, beside)
+  end
   return 0
 end
 

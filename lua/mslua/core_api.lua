@@ -362,6 +362,23 @@ function core.use_average(parameter, history) end
 ---@return integer operators, integer bytes of weights
 function core.export_onnx(spec) end
 
+---Writes a file: it has the whole text, or stays as it was. Errors have the exit code of files.
+---@param path string
+---@param text string
+function core.write_file(path, text) end
+
+---Opens an empty temporary folder in a folder that is there, for files that belong in that folder together.
+---@param folder string
+---@return any files
+---@return string path of the temporary folder
+function core.open_files(folder) end
+
+---Removes the temporary folder; with `keep` its files first take their places in the folder, in descending order of
+---names. An error where a folder has such a name: then none has moved.
+---@param files any
+---@param keep boolean
+function core.close_files(files, keep) end
+
 ---Writes a tensor as a PNG file, [n, c, h, w] as a grid.
 ---@param path string
 ---@param x Tensor

@@ -87,8 +87,12 @@ local bind_save = args.signature("save_adapter", {
 --- Writes the adapters of a network, and what else its checkpoints have, as PEFT has them: other parameters that it
 --- trains, and statistics of BatchNorm. The folder must exist. Where ranks keep
 --- parts of the parameters, all of them call it, and of those that give one folder the first writes. (net, folder)
-function M.save_adapter(...)
-  local a = bind_save(...)
+function M.save_adapter(...) M.save(bind_save(...)) end
+
+--- save_adapter with its arguments by name. `beside`: a folder whose tokenizer is copied too.
+---@param a {net: Cell, folder: string}
+---@param beside? string
+function M.save(a, beside)
   local net, dir = a.net, a.folder
   local cells = LoRA.cells(net)
   if #cells == 0 then errors.fail("save_adapter: %s has no adapters: nn.LoRA.apply makes them", net.class_name) end
@@ -100,8 +104,11 @@ function M.save_adapter(...)
     local values, config = adapters_of(net, family, cells)
     if not writes then return end
     config.r, config.lora_alpha, config.lora_dropout = rank, scale * rank, dropout
-    pretrained.write_json(dir .. "/" .. CONFIG, config)
-    core.save_checkpoint(dir .. "/" .. WEIGHTS, values, { format = "pt" })
+    files.fill(dir, function(path)
+      pretrained.write_json(path .. "/" .. CONFIG, config)
+      core.save_checkpoint(path .. "/" .. WEIGHTS, values, { format = "pt" })
+      if beside then pretrained.copy_companions(beside, path) end
+    end)
   end)
 end
 

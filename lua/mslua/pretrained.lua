@@ -491,18 +491,10 @@ local function json(v, indent)
   return "{\n" .. table.concat(parts, ",\n") .. "\n" .. indent .. "}"
 end
 
-local function write_text(path, text)
-  local file, problem = io.open(path, "wb")
-  if not file then errors.fail("%s", problem) end
-  local ok, why = file:write(text)
-  local closed, late = file:close()
-  if not ok or not closed then errors.fail("%s: %s", path, why or late) end
-end
-
 --- Writes a table as JSON.
 ---@param path string
 ---@param value table
-function M.write_json(path, value) write_text(path, json(value, "") .. "\n") end
+function M.write_json(path, value) core.write_file(path, json(value, "") .. "\n") end
 
 -- Files that belong to a network and are copied as they are, beside those that the tokenizer is read from.
 local COMPANIONS = { "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt",
@@ -512,17 +504,18 @@ local COMPANIONS = { "tokenizer.json", "tokenizer_config.json", "special_tokens_
 ---@param from string
 ---@param to string
 function M.copy_companions(from, to)
-  if from == to then return end
   local names = { unpack(COMPANIONS) }
   for _, path in ipairs(core.tokenizer_files(from)) do names[#names + 1] = path:match "[^/]*$" end
   for _, name in ipairs(names) do
     local file = io.open(from .. "/" .. name, "rb")
     if file then
-      write_text(to .. "/" .. name, file:read "*a")
+      core.write_file(to .. "/" .. name, file:read "*a")
       file:close()
     end
   end
 end
+
+local SHARD_BYTES = 5e9
 
 local bytes_of = { float64 = 8, float32 = 4, bfloat16 = 2, float16 = 2 }
 
@@ -550,23 +543,22 @@ local function listed_shards(dir)
   return names
 end
 
+-- Gives the names of the files.
 local function write_tensors(dir, tensors, most)
   local shards, total = split(tensors, most)
-  local map, earlier = {}, listed_shards(dir)
+  local map, written = {}, {}
   for i, names in ipairs(shards) do
     local file = #shards == 1 and SINGLE or ("model-%05d-of-%05d.safetensors"):format(i, #shards)
     local values = {}
     for _, name in ipairs(names) do values[name], map[name] = tensors[name], file end
     core.save_checkpoint(dir .. "/" .. file, values, { format = "pt" })
-    earlier[file] = nil
+    written[file] = true
   end
   if #shards > 1 then
     M.write_json(dir .. "/" .. INDEX, { metadata = { total_size = total }, weight_map = map })
-    os.remove(dir .. "/" .. SINGLE)
-  else
-    os.remove(dir .. "/" .. INDEX)
+    written[INDEX] = true
   end
-  for file in pairs(earlier) do os.remove(dir .. "/" .. file) end
+  return written
 end
 
 -- transformers reads the number of classes from the names of the labels. Those of the folder that the network came from
@@ -583,8 +575,8 @@ local function name_labels(config)
   end
 end
 
--- Writes the files of a network; `dtype` is that of its parameters.
-local function write_network(family, net, dir, tensors, dtype, a)
+-- Writes the files of a network; `dtype` is that of its parameters. `beside`: as of M.save.
+local function write_network(family, net, tensors, dtype, a, beside)
   if a.dtype then
     for name, t in pairs(tensors) do tensors[name] = t:astype(a.dtype) end
   end
@@ -599,9 +591,17 @@ local function write_network(family, net, dir, tensors, dtype, a)
     config.dtype, config.torch_dtype = nil, nil
     config.model_type, config[key] = family.model_type, a.dtype or dtype
   end
-  M.write_json(dir .. "/config.json", config)
-  write_tensors(dir, tensors, a.shard_bytes)
-  if from then M.copy_companions(from.folder, dir) end
+  local earlier, written = listed_shards(a.folder), nil
+  earlier[INDEX], earlier[SINGLE] = true, true
+  files.fill(a.folder, function(dir)
+    M.write_json(dir .. "/config.json", config)
+    written = write_tensors(dir, tensors, a.shard_bytes or SHARD_BYTES)
+    if from then M.copy_companions(from.folder, dir) end
+    if beside then M.copy_companions(beside, dir) end
+  end)
+  for file in pairs(earlier) do
+    if not written[file] then os.remove(a.folder .. "/" .. file) end
+  end
 end
 
 local bind_save = args.signature("save_pretrained", {
@@ -609,15 +609,20 @@ local bind_save = args.signature("save_pretrained", {
   { "folder", "string", required = true, doc = "the folder to write into; it exists" },
   { "dtype", "string", choices = { "float32", "float64", "float16", "bfloat16" },
     doc = "the type of the weights in the files; default: the parameters'" },
-  { "shard_bytes", "integer", 5e9, min = 1, doc = "the most bytes of tensors in a file; larger networks are several" },
+  { "shard_bytes", "integer", SHARD_BYTES, min = 1,
+    doc = "the most bytes of tensors in a file; larger networks are several" },
 })
 
 --- Writes a network as Hugging Face has it: config.json and model.safetensors, or shards of at most shard_bytes; with
 --- the tokenizer of the folder it came from. The folder must exist. dtype: of the files, default the parameters'. Where
 --- ranks keep parts of the parameters, all of them call it, and of those that give one folder the first writes. (net,
 --- folder, dtype, shard_bytes = 5e9)
-function M.save_pretrained(...)
-  local a = bind_save(...)
+function M.save_pretrained(...) M.save(bind_save(...)) end
+
+--- save_pretrained with its arguments by name. `beside`: a folder whose tokenizer is copied too.
+---@param a {net: Cell, folder: string, dtype?: string, shard_bytes?: integer}
+---@param beside? string
+function M.save(a, beside)
   local dir = a.folder
   local family, net = M.family_of(a.net, "save_pretrained")
   if not files.is_folder(dir) then errors.fail("save_pretrained: there is no folder '%s'", dir) end
@@ -635,7 +640,7 @@ function M.save_pretrained(...)
     if #nameless > 0 then
       errors.fail("save_pretrained: files of the family '%s' have no name for %s", family.model_type, listed(nameless))
     end
-    if writes then write_network(family, net, dir, tensors, dtype, a) end
+    if writes then write_network(family, net, tensors, dtype, a, beside) end
   end)
 end
 

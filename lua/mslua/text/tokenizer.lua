@@ -3,7 +3,7 @@ local args = require "mslua.args"
 local chat = require "mslua.text.chat"
 local class = require "mslua.class"
 local core = require "mslua.core"
-local errors = require "mslua.errors"
+local files = require "mslua.files"
 
 local Tokenizer = class.Object:extend "Tokenizer"
 args.kind("tokenizer", function(v) return class.is(v, Tokenizer) end, "a ms.text.Tokenizer")
@@ -155,14 +155,9 @@ end
 --- Copies the tokenizer's files into a folder, which must exist. (folder)
 function Tokenizer:save(folder)
   check(self, "tokenizer:save(folder)")
-  for _, file in ipairs(self:contents()) do
-    local name = folder .. "/" .. file.name
-    local to, problem = io.open(name, "wb")
-    if not to then errors.fail("save: %s", problem) end
-    local written, why = to:write(file.content)
-    local closed, late = to:close()
-    if not written or not closed then errors.fail("save: %s: %s", name, why or late) end
-  end
+  files.fill(folder, function(path)
+    for _, file in ipairs(self:contents()) do core.write_file(path .. "/" .. file.name, file.content) end
+  end)
 end
 
 function Tokenizer:__tostring() return ("Tokenizer(%q, %d tokens)"):format(self.path, self.vocab_size) end
