@@ -1,5 +1,6 @@
 -- Cells compute what their definitions say; numbers by hand, or by PyTorch where they are given to six digits.
 local check = require "check"
+local core = require "mslua.core"
 local ms = require "mslua"
 local nn, ops = ms.nn, ms.ops
 
@@ -210,6 +211,12 @@ check.case("training takes whole batches: no row is made up", function()
   check.equal(#train(ds:batch(3):repeat_(2)), 4)
   check.fails_here("train: training takes whole batches, and the dataset has none of 9 rows",
     function() train(ds:batch(9)) end)
+  -- Of several ranks' batch, what the dataset has is compared with the rows of all.
+  core.set_feed(3, 0)
+  check.fails_here("train: training takes whole batches, and the dataset has none of 12 rows (4 rows x 3 ranks that "
+    .. "share a batch): it has 8; make the batch smaller or start fewer ranks",
+    function() ds:batch(4):whole_batches "train" end)
+  core.set_feed(1, 0)
 end)
 
 check.case("pools", function()

@@ -468,6 +468,15 @@ function Dataset:get_batch_size(...)
   return self:open():batch_size() or 1
 end
 
+-- How large a whole batch is and how many rows there are, as far as core.dataset's error about it says.
+local function missing_batch(rows, problem)
+  local of, samples = tostring(problem):match "no full batch of (.-) in (%d+) samples"
+  local ranks = tonumber(of and of:match "x (%d+) feeds" or 1)
+  return (" of %d rows%s%s; make the batch smaller%s"):format(rows * ranks,
+    ranks > 1 and (" (%d rows x %d ranks that share a batch)"):format(rows, ranks) or "",
+    samples and (": it has %s"):format(samples) or "", ranks > 1 and " or start fewer ranks" or "")
+end
+
 --- The dataset as training reads it: without a smaller last batch.
 ---@param what string for messages
 ---@return mslua.Dataset
@@ -487,7 +496,7 @@ function Dataset:whole_batches(what)
   local found, size = pcall(whole.get_dataset_size, whole)
   if not found or size == 0 then
     errors.at(rawget(self, "made_at"), error, ("%s: training takes whole batches, and the dataset has none%s")
-      :format(what, buckets and "" or (" of %d rows"):format(opened:batch_size())), 0)
+      :format(what, buckets and "" or missing_batch(opened:batch_size(), not found and size or "")), 0)
   end
   local left = opened:size() - size
   if left > 0 then
