@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/op/marks.h"
+#include "core/sharding/sharding.h"
 #include "core/sharding/strategy.h"
 #include "core/step/mixed_precision.h"
 
@@ -63,6 +64,26 @@ void SeparateOperands(GraphBuilder& g, std::vector<Value>* values) {
   }
 }
 
+// An error, which names the call, where a node that it became cannot be sharded by its part of the call's strategy.
+Status CheckStrategy(const Graph& graph, const Mesh& mesh, const OpDef& op, const std::string& text, size_t first) {
+  for (size_t i = first; i < graph.nodes.size(); ++i) {
+    const Node& n = graph.nodes[i];
+    const std::string* const own = mark::kUserStrategy.Find(n.attrs);
+    if (own == nullptr || n.op->name == op.name) continue;
+    ASSIGN_OR_RETURN(const Strategy parts, ParseStrategy(*own));
+    ASSIGN_OR_RETURN(const NodeRule rule, RuleOf(graph, n));
+    const Status fits = FactorParts(mesh, graph, n, rule, parts).status();
+    if (fits.ok()) continue;
+    absl::string_view problem = fits.message();
+    if (const size_t at = problem.find(UserName(*n.op)); at != problem.npos) problem.remove_prefix(at);
+    return absl::InvalidArgumentError(absl::StrCat(UserName(op), ": strategy ", text, ": ", UserName(op),
+                                                   " is computed by other operators, and one of them cannot be "
+                                                   "sharded so: ",
+                                                   problem));
+  }
+  return absl::OkStatus();
+}
+
 // What a call's attributes ask of the nodes that it became, [first, end of the graph).
 Status Apply(const CompilerAttrs& wishes, RankState& state, Trace& trace, const OpDef& op, size_t first,
              const std::vector<Value>& operands, std::vector<Value>* outputs) {
@@ -72,6 +93,7 @@ Status Apply(const CompilerAttrs& wishes, RankState& state, Trace& trace, const 
     if (!trace.training()) FitTo(g.graph(), operands, &parts);
     if (op.random) parts.emplace_back();  // the step, which users do not give
     RETURN_IF_ERROR(PinStrategy(g.graph(), first, operands, parts, UserName(op)));
+    if (op.body) RETURN_IF_ERROR(CheckStrategy(g.graph(), state.view->mesh(), op, wishes.in_strategy, first));
   }
   for (size_t i = first; i < g.graph().nodes.size() && wishes.cross_batch; ++i) {
     Node& n = g.graph().nodes[i];

@@ -306,7 +306,9 @@ function M.SampleImages:init(...) self.options = bind_samples(...) end
 
 function M.SampleImages:add_to(spec, model)
   if parallel_context.shard() then
-    errors.fail "SampleImages: each rank has a part of the network here: use `mslua sample` on one rank"
+    errors.fail_at({ "samples" }, "SampleImages: each rank has a part of the network here, and draws nothing alone: "
+      .. "leave it out of this training, samples = p.draws and { ... } or nil with draws = false in ms.params; then "
+      .. "`mslua sample RECIPE OUT.png draws=true` draws on one rank")
   end
   self.model = model
   Callback.add_to(self, spec)

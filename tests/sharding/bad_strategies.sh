@@ -121,6 +121,17 @@ option "strategy_ckpt_save_file = 's.json', pipeline_stages = 2" 2 \
 option "device_memory = 'lots'" 2 "device_memory: expected a size such as"
 option "parallel_mode = 'auto_parallel', device_memory = '1KB'" 2 "on each of 2 devices, which have 1024"
 
+option "}, samples = {images = function() return ms.ones {1, 1, 2, 2} end" 2 \
+  "bad.lua:25: SampleImages: each rank has a part of the network here, and draws nothing alone: leave it out of this "\
+"training, samples = p.draws and"
+
+# An operator that is made of others says its own name.
+recipe "self.einsum, self.e = ops.Einsum '...td,de->...te', self:parameter('e', {4, 6}, 'normal') \
+self.einsum:shard {{2, 2, 1}, {1, 1}}" ""
+sed -i 's/self.matmul(x, self.w)/self.einsum(x:reshape({24, 4, 4}), self.e):reshape({24, 24})/' bad.lua
+refused 4 "bad.lua:12: Einsum: strategy ((2,2,1),(1,1)): Einsum is computed by other operators, and one of them cannot \
+be sharded so: Reshape: strategy ((2,2,1)): dimension 2 of x (f32[24,4,4], factor 'f1') is sharded 2 ways"
+
 # One rank shards nothing, and says so.
 recipe "" ", strategy_ckpt_save_file = 's.json', strategy_ckpt_load_file = 'four.json'"
 out=$("$mslua" train bad.lua --fast-dev-run=1 2>&1) || { echo "one rank: $out"; failed=1; }
