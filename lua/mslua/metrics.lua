@@ -432,7 +432,13 @@ function M.list(metrics, loss_fn)
   local function add(name, entry)
     if given[name] then return end
     given[name] = true
-    if entry.of_loss and not loss_fn then errors.fail("metrics: %s needs a loss_fn", name) end
+    if entry.of_loss and not loss_fn then
+      errors.fail_at({ "eval", "metrics" }, "metrics: %s is measured by the recipe's key loss, or ms.Model's loss_fn, "
+        .. "and there is none: give a metric of your own instead, my_%s = %s", name, name, entry.map
+        and "{ rows = function(output, label) ... end, finish = function(sums, samples) return math.exp(sums.value / "
+        .. "samples) end }, where rows gives the loss of each row"
+        or "function(output, label) ... end, which gives the loss of each row")
+    end
     local m = { name = name, kind = entry.kind, map = entry.map, finish = entry.finish, compute = entry.compute }
     if entry.of_loss then
       m.rows = function(output, label) return loss_rows(loss_fn, output, label) end

@@ -206,6 +206,14 @@ optimizer("optimizer by its name", "\"adam\"", "optimizer: expected an optimizer
 optimizer("optimizer of another library", "nn.RMSprop { learning_rate = 0.1 }", "there is no ms.nn.RMSprop")
 optimizer("function that gives no optimizer", "function() end", "optimizer: the function gave nothing")
 
+case("perplexity of several steps",
+     "metrics: perplexity is measured by the recipe's key loss, or ms.Model's loss_fn, and there is none: give a "
+     "metric of your own instead, my_perplexity = {",
+     [("  loss = loss,\n", ""),
+      (OPTIMIZER, "  steps = { { name = \"one\", loss = function(net, a, b) return loss(net(a), b) end,\n"
+       "    optimizer = nn.SGD { learning_rate = 0.1 } } },\n"),
+      (TRAIN, TRAIN + "  eval = { metrics = { \"perplexity\" } },  --@\n")])
+
 # ---------------------------------------------------------------------------------------------------------------- data
 data("negative batch", "ms.dataset.NumpySlicesDataset({ x, y }):batch(-4)",
      "batch: batch_size: expected an integer, at least 1, got -4")
