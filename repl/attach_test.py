@@ -53,6 +53,9 @@ def test_commands():
     check("a job that runs is not paused", len(answers) == 60 and "paused" not in phases, answers[-3:])
     answers = attach_json(".stat Net/matmul", ".grad w2", ".stat w2", ".dump w2", rw=False)
     check("activations, gradients, parameters", all(a["ok"] for a in answers), answers)
+    text, code = attach(".grad moments.w2", rw=False)
+    check("a state has no gradient", code == 2 and "moments.w2 is an optimizer's state of w2, which has no gradient; "
+          "that of the parameter: .grad w2" in text, text)
     check("a dump has all elements", len(answers[3]["answer"]["values"]) == 64, answers[3])
     text, code = attach(".unwatch w2", rw=False)
     check("a watch that is not there", code == 2 and "you do not watch w2" in text, text)

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -12,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "core/base/text.h"
+#include "core/checkpoint/tensor_names.h"
 #include "core/graph/gradient_marks.h"
 #include "core/runtime/shaped_executable.h"
 #include "core/sharding/layout.h"
@@ -165,6 +167,12 @@ StatusOr<Named> Watched::FindGradientHere(absl::string_view parameter) const {
   const bool trained = std::any_of(graph.outputs.begin(), graph.outputs.end(),
                                    [&](const GraphOutput& o) { return o.updates == p.name; });
   if (!trained) return absl::NotFoundError(absl::StrCat(p.name, " is not trained: it has no gradient"));
+  absl::flat_hash_set<absl::string_view> kept;
+  for (const auto& e : view_.store->entries()) kept.insert(e->name);
+  if (const absl::string_view of = checkpoint::StateOf(p.name, kept); !of.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(p.name, " is an optimizer's state of ", of,
+                                                   ", which has no gradient; that of the parameter: .grad ", of));
+  }
   // Where it lies: as the parameter or as the optimizer's state of it.
   std::vector<std::string> like = {p.name};
   for (const auto& e : view_.store->entries()) {
