@@ -80,7 +80,12 @@ end
 local function graphs_of(columns, model)
   local graphs, own = {}, columns[1].shape[1] or 1
   for i, rows in ipairs(sizes_beside(own)) do
-    graphs[i] = model:predict_graph(inputs_of(columns, rows), true, own)
+    local good, graph = pcall(model.predict_graph, model, inputs_of(columns, rows), true, own)
+    if not good then
+      model:predict_graph(inputs_of(columns, own), true)  -- an error of the recipe's own batches is not about rows
+      error(graph, 0)
+    end
+    graphs[i] = graph
   end
   return graphs
 end

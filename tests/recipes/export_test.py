@@ -161,6 +161,11 @@ for body, wanted in (
     mslua("train", "fixed.lua", "--out", "fixed", "--no-attach")
     error = mslua("export", "fixed.lua", "fixed.onnx", "--ckpt", "fixed/ckpt", code=2).stderr
     assert "fixed.lua:6: " in error and error.count("\n") == 1 and all(part in error for part in wanted), error
+# What is wrong whatever the number of rows is says nothing of rows.
+with open("pair.lua", "w", encoding="utf-8") as out:
+    out.write(BAD.replace("self.a(x) * x.shape[1] ^ 0.5", "{ one = self.a(x) }"))
+error = mslua("export", "pair.lua", "pair.onnx", code=2).stderr
+assert "pair.lua:9: export: Net gives a table of outputs" in error and "rows" not in error, error
 assert "ends in .onnx" in mslua("export", "bad.lua", "bad.txt", code=2).stderr
 
 # lr-find: a geometric series of rates, over an epoch's end (64 steps) too, a suggestion within it, nothing saved.
