@@ -1,6 +1,7 @@
 #include "core/train/checkpoint_hook.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -139,7 +140,15 @@ void CheckpointHook::SaveBestIfDue(const TrainState& state) {
 }
 
 void CheckpointHook::NoteFailure(const Status& status) const {
-  if (!status.ok()) notice_(absl::StrCat("checkpoint not saved: ", status.message()));
+  if (status.ok()) return;
+  // Another rank's error is only its text.
+  const bool full = absl::StrContains(status.message(), std::strerror(ENOSPC));
+  const int64_t most = options_.keeper.keep_checkpoint_max;
+  std::string fix = full ? ": free some space" : "";
+  if (full && most > 0)
+    absl::StrAppend(&fix, ", or keep fewer: keep_checkpoint_max = ", most, " needs the space of ", most + 1,
+                    " checkpoints, and ckpt/best that of one more");
+  notice_(absl::StrCat("checkpoint not saved: ", status.message(), fix));
 }
 
 Status CheckpointHook::Saved(checkpoint::CheckpointKeeper* keeper, const std::string& path) {

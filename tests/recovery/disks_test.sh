@@ -19,5 +19,6 @@ if [ "$2" = long ]; then
 fi
 holds crash --from 5 --every 40
 holds EIO --from 7 --every 50
+holds ENOSPC --from 11 --every 80
 holds journal --from 3 --every 7
 finish
