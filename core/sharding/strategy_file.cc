@@ -120,12 +120,25 @@ class TextReader {
       }
       auto sharding = ParseAxes(nodes[k], mesh_, forward.rules[i]);
       if (!sharding.ok()) return Bad(absl::StrCat("node ", k + 1, " (", NameOf(n), "): ", sharding.status().message()));
+      RETURN_IF_ERROR(CheckText(nodes[k], absl::StrCat("node ", k + 1, " (", NameOf(n), ")"),
+                                StrategyOf(mesh_, forward.rules[i], *sharding)));
       chosen[i] = *std::move(sharding);
     }
     if (nodes.size() != forward.nodes.size())
       return Bad(absl::StrCat("is for another network: it has ", nodes.size(), " nodes, here are ",
                               forward.nodes.size(), kOfThis));
     return chosen;
+  }
+
+  // Who edits the text for readers alone would change nothing.
+  Status CheckText(const Json& node, absl::string_view name, const Strategy& of_axes) const {
+    const std::string text = TextOf(node, "strategy");
+    const auto parsed = ParseStrategy(text);
+    if (parsed.ok() && *parsed == of_axes) return absl::OkStatus();
+    return Bad(absl::StrCat(name, ": its strategy is \"", text, "\", expected \"", ToString(of_axes),
+                            "\", which its axes ", ShowJson(*node.find("axes")), " of the mesh ", mesh_.ToString(),
+                            " give: change both members alike, or give the operator a strategy in the recipe and "
+                            "write the file again"));
   }
 
   const std::string& source_;

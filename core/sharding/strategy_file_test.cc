@@ -77,6 +77,28 @@ TEST_F(StrategyFileTest, NamesTheFirstDifference) {
   EXPECT_EQ(LoadError(Net(64, "relu"), mesh_).find(file + "is for another network: its node 1 is input: "), 0u);
 }
 
+// `axes` counts: a text that says another strategy would have no effect.
+TEST_F(StrategyFileTest, TheTextSaysWhatTheAxesGive) {
+  ASSERT_TRUE(SaveStrategy(path_, graph_, mesh_, chosen_).ok());
+  const std::string good = *ReadFile(path_, 1 << 20);
+  const std::string member = "\"strategy\":\"";
+  const size_t at = good.rfind(member) + member.size(), end = good.find('"', at);
+  const std::string said = good.substr(at, end - at);
+  for (const char* other : {"((16,1))", "((3,1))", "", "text"}) {
+    std::string wrong = good;
+    wrong.replace(at, said.size(), other);
+    ASSERT_TRUE(WriteFileAtomically(path_, wrong).ok());
+    const std::string error = LoadError(graph_, mesh_);
+    const std::string want = "strategy file '" + path_ + "' node 4 (ReLU (Net/dense @ net.lua:7)): its strategy is \"" +
+                             other + "\", expected \"" + said + "\", which its axes {";
+    EXPECT_EQ(error.substr(0, want.size()), want);
+  }
+  std::string spaces = good;
+  spaces.insert(at + 1, " ");
+  ASSERT_TRUE(WriteFileAtomically(path_, spaces).ok());
+  EXPECT_EQ(LoadError(graph_, mesh_), "");
+}
+
 TEST_F(StrategyFileTest, DamagedFilesAreErrors) {
   ASSERT_TRUE(SaveStrategy(path_, graph_, mesh_, chosen_).ok());
   const std::string good = *ReadFile(path_, 1 << 20);
