@@ -403,6 +403,22 @@ TEST(SemiAuto, CrossBatchLeavesAReductionToEachRank) {
   ExpectFollowsOneRank(4, t);
 }
 
+// The search leaves such a reduction sharded as it is without one: the numbers stay.
+TEST(SemiAuto, CrossBatchCountsInASearchedPlan) {
+  Training t;
+  t.net = R"(self.mean = ops.ReduceMean():add_prim_attr("cross_batch", true) local inner = self.construct
+    function self:construct(x)
+      local y = inner(self, x)
+      return y * (self.mean(y * y, {1, 2}) + 1)
+    end)";
+  const auto want = Numbers(Train(3, t)[0]);
+  t.context = ", parallel_mode = 'auto_parallel'";
+  const auto got = Numbers(Train(3, t)[0]);
+  ASSERT_EQ(got.size(), want.size());
+  ASSERT_FALSE(got.empty());
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i] / want[i], 1, 1e-5) << "step " << i;
+}
+
 // A mean that divides by the sum of the labels' weights: that of the global batch, whichever rank holds which label.
 TEST(SemiAuto, WeightedMeansAreThoseOfTheGlobalBatch) {
   Training t;

@@ -98,12 +98,16 @@ class StrategySearch {
   void LeaveOperatorsWhole() {
     if (Propagates() || options_.cluster.memory_bytes > 0) return;
     std::vector<bool> keeps(graph_.nodes.size(), false);
-    for (int32_t i : forward_.nodes) keeps[i] = mark::kUserStrategy.Has(graph_.nodes[i].attrs);
+    for (int32_t i : forward_.nodes) {
+      const Attrs& attrs = graph_.nodes[i].attrs;
+      keeps[i] = mark::kUserStrategy.Has(attrs) || mark::kCrossBatch.Has(attrs);
+    }
     if (options_.without) keeps[options_.without->first] = true;
     LeaveWhole(graph_, mesh_, options_.cluster, keeps, &forward_);
   }
 
-  // The shardings that nodes with a user's strategy, and inputs that lie as they are given, may have.
+  // The shardings that nodes with a user's strategy, inputs that lie as they are given, and reductions of each rank's
+  // own part of the batch may have.
   Status FindFixed() {
     fixed_.resize(graph_.nodes.size());
     for (int32_t i : forward_.nodes) {
@@ -115,6 +119,8 @@ class StrategySearch {
         continue;
       }
       const std::string* strategy = mark::kUserStrategy.Find(n.attrs);
+      // Its result is that of a rank's part of the batch: another sharding would give other numbers.
+      if (strategy == nullptr && mark::kCrossBatch.Has(n.attrs)) fixed_[i] = {default_[i]};
       if (strategy == nullptr) continue;
       ASSIGN_OR_RETURN(const Strategy parsed, ParseStrategy(*strategy));
       ASSIGN_OR_RETURN(const std::vector<int64_t> parts, FactorParts(mesh_, graph_, n, forward_.rules[i], parsed));
