@@ -119,6 +119,12 @@ run env RANK=0 WORLD_SIZE=2 "$mslua" run "$script" -n 4
 expect "-n in a rank" 4 "MASTER_ADDR: expected"
 run env RANK=0 WORLD_SIZE=2 MASTER_ADDR=h MASTER_PORT=1 "$mslua" run "$script" -n 4
 expect "-n in a rank" 2 "this process is already rank 0 of 2 (RANK and WORLD_SIZE): leave out -n"
+for role in "MS_WORKER is already a worker of 2" "MS_SCHED is already scheduler of 2 workers"; do
+  run env MS_ROLE="${role%% *}" MS_WORKER_NUM=2 MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT=1 MS_CLUSTER_TIMEOUT=2 \
+    "$mslua" run "$script" -n 2
+  expect "-n as $role" 2 "-n 2 starts ranks, but this process ${role#* }"
+  grep -q "leave out -n" err.txt || fail "-n as $role: $(cat err.txt)"
+done
 run env MS_WORKER_NUM=2 "$mslua" run "$script"
 expect "no role" 4 "MS_ROLE is not"
 run env MS_ROLE=MS_MASTER "$mslua" run "$script"

@@ -214,6 +214,13 @@ int RunAsRank(const cli::CommandLine& command, SessionOptions options, Joins joi
   NetworkOptions network = NetworkOf(command);
   const Status one = AddTlsVariable(identity->tls_file, &network);
   if (!one.ok()) return Report(one);
+  const int64_t n = command.Given("n") ? command.Int("n") : 1;
+  // Ranks of other launchers may all be given their number; workers of a cluster know theirs.
+  const bool cluster = identity->source == Identity::Source::kCluster;
+  if (n > 1 && identity->source != Identity::Source::kSingle && (cluster || n != identity->size)) {
+    return Report(absl::InvalidArgumentError(
+        absl::StrCat("-n ", n, " starts ranks, but this process is already ", identity->Line(), ": leave out -n")));
+  }
   if (identity->scheduler) {
     command.HandOn();  // the workers' command line
     if (joins == Joins::kAtOnce || !AsksScript(*identity, network)) {
@@ -221,7 +228,6 @@ int RunAsRank(const cli::CommandLine& command, SessionOptions options, Joins joi
     }
     return RunScriptForScheduler(command, std::move(options), *identity, work);
   }
-  const int64_t n = command.Given("n") ? command.Int("n") : 1;
   const bool alone = identity->source == Identity::Source::kSingle;
   const std::string recover = command.flags.count("recover") > 0 ? command.String("recover") : "off";
   if (command.Given("recover") && recover != "off" && !alone && identity->recovery.empty()) {
@@ -256,10 +262,6 @@ int RunAsRank(const cli::CommandLine& command, SessionOptions options, Joins joi
     if (command.Given("max-restarts")) launch.max_restarts = command.Int("max-restarts");
     command.HandOn();
     return RunRanks(launch);
-  }
-  if (n > 1 && n != identity->size) {
-    return Report(absl::InvalidArgumentError(
-        absl::StrCat("-n ", n, " starts ranks, but this process is already ", identity->Line(), ": leave out -n")));
   }
   FollowLauncher();
   // A job that is asked to stop while it starts again saves what it has, at the end of its first step.
