@@ -657,10 +657,42 @@ TEST_F(Resume, OwnParametersComeBackToTheirRank) {
   loads.max_steps = 1;
   loads.callbacks = "";
   EXPECT_EQ(Train(2, loads), saved);
-  EXPECT_EQ(Train(1, loads)[0], saved[0]);
+  for (int ranks : {1, 3}) {
+    EXPECT_THAT(
+        Train(ranks, loads),
+        Each(HasSubstr(absl::StrCat("values of 2 ranks of their own of fc1.weight (layerwise_parallel): expected 2 "
+                                    "ranks that train data parallel with them layerwise_parallel, got ",
+                                    ranks))));
+  }
+  Training partly = loads;
+  partly.result = absl::StrReplaceAll(loads.result, {{"', net)", "', net, false)"}});
+  EXPECT_EQ(Train(1, partly)[0], saved[0]);
+  Training alike = loads;
+  alike.net = "";
+  EXPECT_THAT(Train(2, alike), Each(HasSubstr("values of 2 ranks of their own of fc1.weight")));
   EXPECT_EQ(Part(2, true, t), want);
   const auto more = Part(3, true, t);
   EXPECT_THAT(more[2], HasSubstr("was saved by 2 rank(s): it has no value of rank 2's own"));
+}
+
+// Fewer ranks, and ranks that keep them alike, would lose the values of some.
+TEST_F(Resume, OwnParametersAreNotLost) {
+  Training t;
+  t.net = "self.fc1.weight.layerwise_parallel = true";
+  t.context = "parallel_mode = 'hybrid_parallel'";
+  t.optimizer = "nn.Momentum {learning_rate = 0.1, momentum = 0.9}";
+  for (const std::string& text : Part(3, false, t)) EXPECT_EQ(Numbers(text).size(), 13u) << text;
+  const std::string want =
+      "has values of 3 ranks of their own of fc1.weight, moments.fc1.weight (layerwise_parallel): expected 3 ranks "
+      "that train data parallel with them layerwise_parallel, got ";
+  EXPECT_THAT(Part(2, true, t), Each(HasSubstr(want + "2 ranks: start 3 ranks")));
+  EXPECT_THAT(Part(1, true, t), Each(HasSubstr(want + "1 rank: start 3 ranks")));
+  Training alike = t;
+  alike.net = "";
+  EXPECT_THAT(Part(3, true, alike), Each(HasSubstr(want + "3 ranks, alike on all of which they would be")));
+  Training sharded = t;
+  sharded.context = "parallel_mode = 'semi_auto_parallel'";
+  EXPECT_THAT(Part(3, true, sharded), Each(HasSubstr(want + "3 ranks, alike")));
 }
 
 // Batch normalisation of each rank's batch shifts its sums by the rank's running mean: ranks that resume need their

@@ -4,14 +4,18 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "core/base/atomic_file.h"
 #include "core/base/exit_code.h"
 #include "core/base/folder.h"
@@ -250,10 +254,51 @@ Status Resuming::CompareSteps() const {
   return absl::OkStatus();
 }
 
+// FailedPrecondition where the checkpoint has values of several ranks of a layerwise_parallel parameter, or of its
+// optimizer's state, and this run is of fewer ranks or keeps it alike on all of them: it would lose values.
+Status Resuming::CheckOwnValues(const TensorNames& names, const TensorParts& parts) const {
+  // Of running statistics fewer ranks take theirs.
+  absl::flat_hash_set<std::string> varying;
+  for (const auto& p : spec_.parameters) {
+    if (p->MayVary()) varying.insert(p->key);
+  }
+  for (const auto& p : spec_.graph->parameters) {
+    if (p->MayVary()) varying.insert(p->key);
+  }
+  std::map<absl::string_view, bool> own;  // by name: whether each rank of this run has a value of its own
+  for (const auto& [key, name] : names) {
+    const auto part = parts.find(key);
+    if (!varying.contains(key)) own[name] = part != parts.end() && part->second.own;
+  }
+  const int64_t ranks = rank_.state->ranks;
+  int64_t saved = checkpoint()->manifest().run.rank + 1;
+  std::set<std::string> lost;
+  bool alike = false;
+  for (const checkpoint::TensorRecord& t : checkpoint()->manifest().tensors) {
+    absl::string_view name = t.name;
+    int64_t rank = 0;
+    if (!absl::ConsumePrefix(&name, kRankPrefix) || !absl::SimpleAtoi(name.substr(0, name.find('/')), &rank)) continue;
+    const auto found = own.find(name.substr(name.find('/') + 1));
+    if (found == own.end()) continue;
+    saved = std::max(saved, rank + 1);
+    if (found->second && rank < ranks) continue;
+    alike |= !found->second;
+    lost.insert(std::string(found->first));
+  }
+  if (lost.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      checkpoint()->path(), " has values of ", saved, " ranks of their own of ", absl::StrJoin(lost, ", "),
+      " (layerwise_parallel): expected ", saved, " ranks that train data parallel with them layerwise_parallel, got ",
+      ranks, ranks == 1 ? " rank" : " ranks", alike ? ", alike on all of which they would be" : "", ": start ", saved,
+      " ranks as that run did, or save the values of one rank as a file and give it to --init-from "
+      "(docs/howto/data_parallel.md, The values of one rank)"));
+}
+
 Status Resuming::ReadCheckpoint(const TensorNames& names, const TensorParts& parts, int64_t rows,
                                 int64_t steps_per_epoch, RestoreReport* report) {
   RankState& state = *rank_.state;
   const auto saved = [this](const std::string& name) { return checkpoint()->Find(name) != nullptr; };
+  RETURN_IF_ERROR(CheckOwnValues(names, parts));
   RETURN_IF_ERROR(MakeValues(state, spec_, saved));
   ASSIGN_OR_RETURN(state_, RestoreCheckpoint(spec_.together, resumed_, state.store, names, parts, state.rank, report));
   FindPlace(rows, steps_per_epoch);

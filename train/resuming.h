@@ -76,6 +76,7 @@ class Resuming {
   Status MakeKeptValues() const;
   Status ReadCheckpoint(const TensorNames& names, const TensorParts& parts, int64_t rows, int64_t steps_per_epoch,
                         RestoreReport* report);
+  Status CheckOwnValues(const TensorNames& names, const TensorParts& parts) const;
   void FindPlace(int64_t rows, int64_t steps_per_epoch);
   Status CompareSteps() const;
   void NoteDifferences() const;

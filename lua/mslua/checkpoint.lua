@@ -142,10 +142,30 @@ function M.use_averages(values)
   return any
 end
 
+-- Whether each rank of this job has a value of its own of a parameter.
+local function is_own(p) return p.layerwise_parallel and not parallel_context.shard() end
+
 -- The name under which a checkpoint has this rank's own value of a parameter, or nil.
 local function own_name(p, values)
   local name = ("rank_%d/%s"):format(core.options.rank, p.name)
-  return p.layerwise_parallel and core.options.rank > 0 and values[name] ~= nil and name or nil
+  return core.options.rank > 0 and values[name] ~= nil and is_own(p) and name or nil
+end
+
+-- The parameters of which the ranks that saved the values had values of their own, where this job has other ranks or
+-- keeps them alike on all ranks; how many ranks saved. Running statistics, which no optimizer trains, are rank 0's.
+local function lost_values(parameters, stored)
+  local saved, lost, most = {}, {}, 0
+  for _, name in ipairs(stored) do
+    local rank, of = name:match "^rank_(%d+)/(.*)$"
+    if rank then saved[of] = math.max(saved[of] or 0, rank + 1) end
+  end
+  for _, p in ipairs(parameters) do
+    local ranks = saved[p.name]
+    if ranks and (p.requires_grad or p.layerwise_parallel) and (ranks ~= core.options.ranks or not is_own(p)) then
+      lost[#lost + 1], most = p.name, math.max(most, ranks)
+    end
+  end
+  return lost, most
 end
 
 -- Which value each parameter takes, and what has no counterpart.
@@ -157,6 +177,7 @@ local function fit(parameters, values)
   end
   local older, states = core.match_names(wanted, stored, unsaved)
   local found = { taken = {}, missing = {}, unused = {}, wrong = {}, older = {} }
+  found.lost, found.saved_by = lost_values(parameters, stored)
   local used = {}
   for _, p in ipairs(parameters) do
     local name = own_name(p, values) or (values[p.name] ~= nil and p.name) or older[p.name]
@@ -200,6 +221,11 @@ local function check_fit(found)
   add("%s", texts_of(found.wrong))
   add("not in the checkpoint: %s", found.missing)
   add("not in the network: %s", found.unused)
+  local lost_text = ("values of %d ranks of their own of %%s (layerwise_parallel): expected %d ranks that train data "
+    .. "parallel with them layerwise_parallel, got %d: start as many, or load the values of one rank "
+    .. "(docs/howto/data_parallel.md, The values of one rank)"):format(found.saved_by, found.saved_by,
+    core.options.ranks)
+  add(lost_text, found.lost)
   if #problems == 0 then return end
   errors.fail("load_param_into_net: %s (%s loads what fits)", table.concat(problems, "; "),
     core.options.verb == "eval" and "--partial" or "strict_load = false")
@@ -224,6 +250,8 @@ local function settle_partial(found)
   say("initial values stay: %s", kept)
   say("not in the network, unused: %s", found.unused)
   say("converted: %s", converted)
+  say(("%d ranks had values of their own, of which rank r takes those of rank r where both have one, else those of "
+    .. "rank 0: %%s"):format(found.saved_by), found.lost)
 end
 
 -- Gives an optimizer the state and the steps among the values.

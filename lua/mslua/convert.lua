@@ -54,7 +54,9 @@ local function values_of(from)
   use_averages(values)
   local names = errors.names(values)
   local _, states = core.match_names(names, names)
-  for name in pairs(states) do values[name] = nil end
+  for _, name in ipairs(names) do
+    if states[name] or states[name:match "^rank_%d+/(.*)$" or ""] then values[name] = nil end
+  end
   return values
 end
 
