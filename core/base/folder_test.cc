@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/exit_code.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -108,7 +109,7 @@ TEST(Folder, ErrorsNameTheFolder) {
   const std::string root = Root("errors");
   EXPECT_TRUE(MakeFolders(root + "/a/b").ok());
   EXPECT_TRUE(MakeFolders(root + "/a/b").ok());
-  EXPECT_EQ(MakeFolders("/proc/x/y").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ExitCodeIn(MakeFolders("/proc/x/y")), kExitStorage);
   EXPECT_THAT(std::string(MakeFolders("/proc/x/y").message()), ::testing::HasSubstr("/proc/x: "));
   fclose(fopen((root + "/file").c_str(), "w"));
   EXPECT_THAT(std::string(MakeFolders(root + "/file").message()), ::testing::HasSubstr("is a file, not a folder"));
