@@ -165,7 +165,7 @@ for body, wanted in (
 with open("pair.lua", "w", encoding="utf-8") as out:
     out.write(BAD.replace("self.a(x) * x.shape[1] ^ 0.5", "{ one = self.a(x) }"))
 error = mslua("export", "pair.lua", "pair.onnx", code=2).stderr
-assert "pair.lua:9: export: Net gives a table of outputs" in error and "rows" not in error, error
+assert "pair.lua:6: export: Net gives a table of outputs" in error and "rows" not in error, error
 assert "ends in .onnx" in mslua("export", "bad.lua", "bad.txt", code=2).stderr
 
 # lr-find: a geometric series of rates, over an epoch's end (64 steps) too, a suggestion within it, nothing saved.
