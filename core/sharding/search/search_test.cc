@@ -237,13 +237,13 @@ TEST(Search, ReductionsOfARanksOwnPartKeepTheBatch) {
   for (const bool own : {false, true}) {
     Net net;
     const Value x = net.Dense(net.Data({12, 8}), 8);
-    const Value mean = net.g_.Op("reduce_mean", {x}, {{"axis", std::vector<int64_t>{0}}, {"keep_dims", true}});
-    if (own) mark::kCrossBatch.Set(net.g_.graph().nodes[mean.node].attrs, std::string("mean"));
-    const Graph graph = net.Mse(net.g_.Op("mul", {x, BroadcastTo(net.g_, mean, {12, 8})}));
+    const Value sum = net.g_.Op("reduce_sum", {x}, {{"axis", std::vector<int64_t>{0}}, {"keep_dims", true}});
+    if (own) mark::kCrossBatch.Set(net.g_.graph().nodes[sum.node].attrs, std::string("sum"));
+    const Graph graph = net.Mse(net.g_.Op("mul", {x, BroadcastTo(net.g_, sum, {12, 8})}));
     const Mesh mesh = *Mesh::Of(3);
     const auto found = Search(graph, mesh, {});
     ASSERT_TRUE(found.ok()) << found.status();
-    const std::string strategy = StrategyText(graph, mesh, *found, mean);
+    const std::string strategy = StrategyText(graph, mesh, *found, sum);
     EXPECT_EQ(strategy == "((3,1))", own) << strategy;
   }
 }
