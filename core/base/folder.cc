@@ -4,8 +4,10 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/exit_code.h"
 #include "core/base/sync_folder.h"
 
 namespace mslua {
@@ -20,6 +22,18 @@ bool IsFolder(const std::string& path) {
   return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+namespace {
+
+// A path below a file is the caller's mistake, whose exit code is the verb's; all else is that of files.
+Status CannotMake(const std::string& folder) {
+  const int code = errno;
+  const Status status =
+      absl::InvalidArgumentError(absl::StrCat("cannot make the folder ", folder, ": ", std::strerror(code)));
+  return code == ENOTDIR ? status : WithExitCode(status, kExitStorage);
+}
+
+}  // namespace
+
 Status MakeFolders(const std::string& path) {
   for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string part = path.substr(0, end);
@@ -27,7 +41,7 @@ Status MakeFolders(const std::string& path) {
       if (mkdir(part.c_str(), 0777) == 0)
         RETURN_IF_ERROR(SyncFolder(ParentOf(part)));
       else if (errno != EEXIST)
-        return WriteError("cannot make the folder", part);
+        return CannotMake(part);
     }
     if (end == std::string::npos) break;
   }

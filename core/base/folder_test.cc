@@ -109,10 +109,13 @@ TEST(Folder, ErrorsNameTheFolder) {
   const std::string root = Root("errors");
   EXPECT_TRUE(MakeFolders(root + "/a/b").ok());
   EXPECT_TRUE(MakeFolders(root + "/a/b").ok());
+  EXPECT_EQ(MakeFolders("/proc/x/y").code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(ExitCodeIn(MakeFolders("/proc/x/y")), kExitStorage);
   EXPECT_THAT(std::string(MakeFolders("/proc/x/y").message()), ::testing::HasSubstr("/proc/x: "));
   fclose(fopen((root + "/file").c_str(), "w"));
   EXPECT_THAT(std::string(MakeFolders(root + "/file").message()), ::testing::HasSubstr("is a file, not a folder"));
+  EXPECT_THAT(std::string(MakeFolders(root + "/file/in").message()), ::testing::HasSubstr("/file/in: Not a directory"));
+  EXPECT_EQ(ExitCodeIn(MakeFolders(root + "/file/in")), kExitOk);
 }
 
 }  // namespace
