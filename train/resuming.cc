@@ -260,18 +260,14 @@ Status Resuming::CheckOwnValues(const TensorNames& names, const TensorParts& par
   // Of running statistics fewer ranks take theirs.
   absl::flat_hash_set<std::string> varying;
   for (const auto& p : spec_.parameters) {
-    if (p->MayVary()) varying.insert(p->key);
-  }
-  for (const auto& p : spec_.graph->parameters) {
-    if (p->MayVary()) varying.insert(p->key);
+    if (p->MayVary()) varying.insert(KeyOf(*rank_.state, *p));
   }
   std::map<absl::string_view, bool> own;  // by name: whether each rank of this run has a value of its own
   for (const auto& [key, name] : names) {
     const auto part = parts.find(key);
     if (!varying.contains(key)) own[name] = part != parts.end() && part->second.own;
   }
-  const int64_t ranks = rank_.state->ranks;
-  int64_t saved = checkpoint()->manifest().run.rank + 1;
+  const int64_t ranks = rank_.state->ranks, saved = checkpoint()->manifest().run.world;
   std::set<std::string> lost;
   bool alike = false;
   for (const checkpoint::TensorRecord& t : checkpoint()->manifest().tensors) {
@@ -280,7 +276,6 @@ Status Resuming::CheckOwnValues(const TensorNames& names, const TensorParts& par
     if (!absl::ConsumePrefix(&name, kRankPrefix) || !absl::SimpleAtoi(name.substr(0, name.find('/')), &rank)) continue;
     const auto found = own.find(name.substr(name.find('/') + 1));
     if (found == own.end()) continue;
-    saved = std::max(saved, rank + 1);
     if (found->second && rank < ranks) continue;
     alike |= !found->second;
     lost.insert(std::string(found->first));
