@@ -69,7 +69,7 @@ function Operator:shard(...)
   class.check_self(self, Operator, "an operator", "ops.MatMul():shard {...}")
   local in_strategy, out_strategy = arity.take("shard", 2, ...)
   self.attrs._in_strategy = strategy_text(self, "inputs", in_strategy)
-  strategy.holder = strategy.holder or self.class_name
+  strategy.holder = strategy.holder or self.class_name .. ":shard"
   if out_strategy ~= nil then self.attrs._out_strategy = strategy_text(self, "outputs", out_strategy) end
   return self
 end

@@ -516,8 +516,8 @@ function M.not_runnable(world)
     notice(("search_mode has no effect in %s: auto_parallel searches for strategies"):format(mode))
   end
   if local_view[mode] and strategy.holder then
-    notice(("%s:shard has no effect in %s: semi_auto_parallel and auto_parallel shard operators"):format(
-      strategy.holder, mode))
+    notice(("%s has no effect in %s: semi_auto_parallel and auto_parallel shard operators"):format(strategy.holder,
+      mode))
   end
   for _, key in ipairs(errors.names(without_effect)) do
     if in_global_view() and given[key] then

@@ -58,6 +58,7 @@ function M.shard(...)
   local a = bind(...)
   local inputs = texts("in_strategy", a.in_strategy)
   local outputs = a.out_strategy and texts("out_strategy", a.out_strategy)
+  strategy.holder = strategy.holder or "ms.shard"
   return function(...)
     if not core.is_tracing() then return a.fn(...) end
     local results = pack(a.fn(placed("in_strategy", inputs, pack(...))))

@@ -3,7 +3,7 @@ local args = require "mslua.args"
 local errors = require "mslua.errors"
 
 local M = {
-  holder = nil,  -- the class name of the first operator that was given one
+  holder = nil,  -- who was given the first one: "MatMul:shard", "ms.shard"
 }
 
 local function counts_text(what, counts)

@@ -152,6 +152,8 @@ says() {
 }
 recipe "self.matmul:shard {{2, 1}, {1, 1}}" ", parallel_mode = 'data_parallel', full_batch = false"
 says "MatMul:shard has no effect in data_parallel: semi_auto_parallel and auto_parallel shard operators"
+recipe "self.sharded = ms.shard(ops.relu, {{2, 1}})" ", parallel_mode = 'data_parallel', full_batch = false"
+says "ms.shard has no effect in data_parallel"
 recipe "self.w.layerwise_parallel = true" ""
 says "layerwise_parallel of w has no effect in semi_auto_parallel: the ranks have parts of one network"
 
