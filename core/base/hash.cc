@@ -34,29 +34,41 @@ struct Crc32cTables {
 constexpr Crc32cTables kTables;
 
 #if defined(__x86_64__)
-// What a CRC becomes when kStretch zeros follow: linear, so a table a byte of it.
+// What a CRC becomes when kStretch zeros follow: linear, so a table a byte of it. To shift by twice as many zeros is to
+// shift twice.
 constexpr size_t kStretch = 4096;
+static_assert((kStretch & (kStretch - 1)) == 0);
 struct Crc32cShift {
   uint32_t of[4][256];
-  Crc32cShift() {
+  constexpr Crc32cShift() : of() {
+    uint32_t bits[32] = {};  // what each bit becomes
+    for (int i = 0; i < 32; ++i) bits[i] = (uint32_t{1} << i >> 8) ^ kTables.of[0][uint32_t{1} << i & 0xff];
+    for (size_t zeros = 1; zeros < kStretch; zeros *= 2) {
+      uint32_t twice[32] = {};
+      for (int i = 0; i < 32; ++i) twice[i] = Sum(bits, bits[i]);
+      for (int i = 0; i < 32; ++i) bits[i] = twice[i];
+    }
     for (int k = 0; k < 4; ++k) {
-      for (uint32_t b = 0; b < 256; ++b) {
-        uint32_t crc = b << (8 * k);
-        for (size_t i = 0; i < kStretch; ++i) crc = (crc >> 8) ^ kTables.of[0][crc & 0xff];
-        of[k][b] = crc;
-      }
+      for (uint32_t b = 0; b < 256; ++b) of[k][b] = Sum(bits, b << (8 * k));
     }
   }
   uint32_t operator()(uint32_t crc) const {
     return of[0][crc & 0xff] ^ of[1][(crc >> 8) & 0xff] ^ of[2][(crc >> 16) & 0xff] ^ of[3][crc >> 24];
   }
+
+ private:
+  static constexpr uint32_t Sum(const uint32_t (&bits)[32], uint32_t x) {
+    uint32_t sum = 0;
+    for (int i = 0; i < 32; ++i) sum ^= (x >> i & 1) != 0 ? bits[i] : 0;
+    return sum;
+  }
 };
+constexpr Crc32cShift kShift;
 
 __attribute__((target("sse4.2"))) uint32_t Crc32cSse42(const void* data, size_t size, uint32_t before) {
   const uint8_t* p = static_cast<const uint8_t*>(data);
   uint64_t crc = ~before;
   // Three stretches at a time: an instruction takes three cycles, and one may begin in each.
-  static const Crc32cShift shift;
   for (; size >= 3 * kStretch; size -= 3 * kStretch, p += 3 * kStretch) {
     uint64_t second = 0, third = 0;
     for (size_t i = 0; i < kStretch; i += 8) {
@@ -68,8 +80,8 @@ __attribute__((target("sse4.2"))) uint32_t Crc32cSse42(const void* data, size_t 
       second = _mm_crc32_u64(second, words[1]);
       third = _mm_crc32_u64(third, words[2]);
     }
-    crc = shift(static_cast<uint32_t>(crc)) ^ static_cast<uint32_t>(second);
-    crc = shift(static_cast<uint32_t>(crc)) ^ static_cast<uint32_t>(third);
+    crc = kShift(static_cast<uint32_t>(crc)) ^ static_cast<uint32_t>(second);
+    crc = kShift(static_cast<uint32_t>(crc)) ^ static_cast<uint32_t>(third);
   }
   for (; size >= 8; size -= 8, p += 8) {
     uint64_t word;
