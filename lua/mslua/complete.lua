@@ -1,10 +1,8 @@
 --- What the Tab key of the REPL offers. Reads tables as they are and calls nothing of the user's.
 local core = require "mslua.core"
+local keywords = require "mslua.keywords"
 
 local M = {}
-
-local keywords = { "and", "break", "do", "else", "elseif", "end", "false", "for", "function", "if", "in", "local",
-  "nil", "not", "or", "repeat", "return", "then", "true", "until", "while" }
 
 --- What a recipe puts into scope (verbs.scope): its names, and their values, which are made when they are named.
 ---@type {names: string[], get: fun(name: string): any}?

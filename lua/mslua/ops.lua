@@ -100,11 +100,14 @@ function Operator:__tostring()
   return ("%s(%s)"):format(self.class_name, table.concat(words, ", "))
 end
 
+local is_keyword = {}
+for _, word in ipairs(require "mslua.keywords") do is_keyword[word] = true end
+
 -- An attribute whose name is a keyword of Lua is written with an underscore: end_.
 local function with_keywords(info, f)
   local keywords = {}
   for _, attr in ipairs(info.attrs) do
-    if not loadstring("local " .. attr.name) then keywords[#keywords + 1] = attr.name end
+    if is_keyword[attr.name] then keywords[#keywords + 1] = attr.name end
   end
   if #keywords == 0 then return f end
   return function(...)
