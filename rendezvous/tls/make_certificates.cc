@@ -221,24 +221,11 @@ constexpr char kConfig[] = R"({
 }
 )";
 
-// The folder's CA, password, list and configuration, made where they are missing.
-StatusOr<Authority> PrepareFolder(const CertificateRequest& request, bool is_new, std::string* password) {
+// A new CA, password, list and configuration, in the folder. The CA's key comes last: with it they are complete.
+StatusOr<Authority> FillFolder(const CertificateRequest& request, const std::string& password) {
   const std::string& folder = request.folder;
-  if (!is_new) {
-    ASSIGN_OR_RETURN(*password, ReadPassword(folder + "/password"));
-    return ReadAuthority(folder);
-  }
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return CannotWrite(folder);
-  for (const char* file : {"ca.crt", "server.p12", "client.p12", "attach.p12", "crl.pem", "password", "config.json"}) {
-    if (access(absl::StrCat(folder, "/", file).c_str(), F_OK) != 0) continue;
-    return absl::AlreadyExistsError(
-        absl::StrCat(folder, " has a file ", file, " and no ca.key: choose another folder"));
-  }
-  unsigned char random[18];
-  if (RAND_bytes(random, sizeof random) != 1) return Openssl("random numbers");
-  *password = absl::WebSafeBase64Escape(absl::string_view(reinterpret_cast<char*>(random), sizeof random));
   ASSIGN_OR_RETURN(Authority ca, NewAuthority(request));
-  RETURN_IF_ERROR(WriteWhole(folder + "/password", *password + "\n", 0600));
+  RETURN_IF_ERROR(WriteWhole(folder + "/password", password + "\n", 0600));
   RETURN_IF_ERROR(WriteCaCertificate(folder, ca));
   RETURN_IF_ERROR(WriteCrl(folder, ca, nullptr, nullptr));
   // A warning with most of the time left would come with every start.
@@ -248,6 +235,31 @@ StatusOr<Authority> PrepareFolder(const CertificateRequest& request, bool is_new
                                PEM_write_bio_PrivateKey(bio, ca.key.get(), nullptr, nullptr, 0, nullptr, nullptr);
                              }),
                              0600));
+  return ca;
+}
+
+// The folder's CA, password, list and configuration, made where they are missing: all of them, or none.
+StatusOr<Authority> PrepareFolder(const CertificateRequest& request, bool is_new, std::string* password) {
+  const std::string& folder = request.folder;
+  if (!is_new) {
+    ASSIGN_OR_RETURN(*password, ReadPassword(folder + "/password"));
+    return ReadAuthority(folder);
+  }
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return CannotWrite(folder);
+  constexpr const char* kFiles[] = {"ca.crt",  "server.p12", "client.p12", "attach.p12",
+                                    "crl.pem", "password",   "config.json"};
+  for (const char* file : kFiles) {
+    if (access(absl::StrCat(folder, "/", file).c_str(), F_OK) != 0) continue;
+    return absl::AlreadyExistsError(
+        absl::StrCat(folder, " has a file ", file, " and no ca.key: choose another folder"));
+  }
+  unsigned char random[18];
+  if (RAND_bytes(random, sizeof random) != 1) return Openssl("random numbers");
+  *password = absl::WebSafeBase64Escape(absl::string_view(reinterpret_cast<char*>(random), sizeof random));
+  StatusOr<Authority> ca = FillFolder(request, *password);
+  if (!ca.ok()) {
+    for (const char* file : kFiles) unlink(absl::StrCat(folder, "/", file).c_str());
+  }
   return ca;
 }
 

@@ -69,6 +69,10 @@ full 0 init started
 full 0 editor edited
 full 0 data tokenizer text.txt --vocab 300 -o tokenizer
 full 0 cert make certificates
+# The password fits in 100 bytes, the CA's certificate does not.
+out=$(prlimit --fsize=100 "$mslua" cert make certificates 2>&1)
+code=$?
+[ "$code" = 9 ] || { echo "cert make with files of 100 bytes: exit code $code, expected 9: $out"; failed=1; }
 full 0 prof gpt.lua --steps 2 --trace trace.json
 
 left=$(find hf peft merged resharded* started edited tokenizer certificates ./*.onnx ./*.safetensors ./*.npz ./*.html \
