@@ -186,10 +186,10 @@ OpDef ScatterSum() {
     const int64_t axis = a.Int("axis"), rank = in[1].rank() - in[0].rank() + 1;
     if (a.Int("size") < 0)
       return absl::InvalidArgumentError(absl::StrCat("size is ", a.Int("size"), ", expected no negative number"));
-    if (axis < 0 || axis >= rank)
-      return absl::InvalidArgumentError(
-          absl::StrCat("axis ", axis, " is out of range for a result of ", rank, " dimensions"));
-    return absl::OkStatus();
+    if (axis >= 0 && axis < rank) return absl::OkStatus();
+    const int64_t given = axis < 0 ? axis : axis + 1;  // users count from 1
+    return absl::InvalidArgumentError(
+        absl::StrCat("axis ", given, " is out of range, expected 1 to ", rank, ", the dimensions of the result"));
   });
   op.Rule([](const Attrs& a, absl::Span<const TensorType> in) {
     const int64_t rank = in[1].rank() - in[0].rank() + 1;
@@ -200,7 +200,7 @@ OpDef ScatterSum() {
     const int64_t axis = a.Int("axis");
     if (!std::equal(i.begin(), i.end(), u.begin() + axis)) {
       return absl::InvalidArgumentError(absl::StrCat("updates should have the indices' shape ",
-                                                     ToString(absl::MakeConstSpan(i)), " at dimension ", axis));
+                                                     ToString(absl::MakeConstSpan(i)), " at dimension ", axis + 1));
     }
     TensorType y{in[1].dtype, Shape(u.begin(), u.begin() + axis)};
     y.shape.push_back(a.Int("size"));

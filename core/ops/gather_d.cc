@@ -269,14 +269,11 @@ OpDef ScatterD() {
       "`size` elements along the axis.");
   op.Input("index", TypeClass::kIndex).Input("updates").NumericTypes();
   op.Required("size", AttrKind::kInt, "elements of the result along the axis")
-      .Attr("axis", AttrKind::kInt, int64_t{0}, "the dimension that index counts in");
+      .Attr("axis", AttrKind::kAxis, int64_t{0}, "the dimension that index counts in");
   op.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
     if (in[0].shape != in[1].shape) return absl::InvalidArgumentError("index and updates should have one shape");
-    if (a.Int("size") < 0)
-      return absl::InvalidArgumentError(absl::StrCat("size is ", a.Int("size"), ", expected no negative number"));
-    if (a.Int("axis") >= 0 && a.Int("axis") < in[0].rank()) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("axis ", a.Int("axis"), " is out of range for ", in[0].rank(), " dimensions"));
+    if (a.Int("size") >= 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("size is ", a.Int("size"), ", expected no negative number"));
   });
   op.Rule([](const Attrs& a, absl::Span<const TensorType> in) {
     const std::string i = Dims(in[0].rank(), a.Int("axis"), "i");

@@ -197,6 +197,17 @@ check.case("segments", function()
   check.fails("segment_ids[1] is 3, expected 0 to 2", function() ops.unsorted_segment_max(x, i32 { 0, 3, 1 }, 3) end)
 end)
 
+check.case("sums of updates along an axis that counts from the end", function()
+  local index, updates = ms.Tensor({ { 0, 2 }, { 2, 2 } }, ms.int32), f64 { { 1, 2 }, { 3, 4 } }
+  local last = ops.scatter_d(index, updates, { size = 3, axis = -1 })
+  check.near(last:totable(), { { 1, 0, 2 }, { 0, 0, 7 } }, 0)
+  check.near(last:totable(), ops.scatter_d(index, updates, { size = 3, axis = 2 }):totable(), 0)
+  check.fails("axis 3 is out of range for 2 dimensions",
+    function() ops.scatter_d(index, updates, { size = 3, axis = 3 }) end)
+  check.fails("axis -1 is out of range, expected 1 to 1, the dimensions of the result",
+    function() ops.scatter_sum(index, updates, { size = 3, axis = -1 }) end)
+end)
+
 check.case("einsum with '...'", function()
   local a, b = ms.rand({ 2, 1, 3, 4 }, ms.float64, "a"), ms.rand({ 5, 4, 3 }, ms.float64, "b")
   check.near(ops.einsum("...ij,...jk->...ik", a, b):totable(), ops.matmul(a, b):totable(), 1e-12)
