@@ -417,7 +417,17 @@ class Fuser {
       for (int k = 0; k < Arity(instr.op); ++k) instr.args[k] = local[instr.args[k]];
       local.push_back(Append(fused, instr));
     }
-    fused.at[{member, 0}] = local[formula->results[0]];
+    int32_t result = local[formula->results[0]];
+    // As a value in memory, where a cast to bool makes it 0 or 1.
+    if (n.op->name == "cast" && n.outputs[0].dtype == DType::kBool &&
+        graph_.TypeOf(n.inputs[0]).dtype != DType::kBool) {
+      ScalarInstr is_true;
+      is_true.op = ScalarOp::kNotEqual;
+      is_true.args[0] = result;
+      is_true.args[1] = Append(fused, ScalarInstr());
+      result = Append(fused, is_true);
+    }
+    fused.at[{member, 0}] = result;
   }
 
   bool IsReadOutside(const std::vector<int32_t>& members, int32_t member) {
