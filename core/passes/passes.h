@@ -37,6 +37,10 @@ Graph FuseRows(const Graph& graph);
 // As RunPasses (core/passes/run_passes.h), with these three.
 StatusOr<Graph> RunPassesForDevice(const Graph& graph, const PassOptions& options);
 
+// What the nodes of a recomputation region make is computed again where the backward pass reads it, from what enters
+// the region. Before the other passes: those nodes and the gradients must have the locations that they were made with.
+Graph RecomputeRegions(const Graph& graph);
+
 // Cheap elementwise results of the forward pass that the backward pass reads are computed again there, from what is
 // kept anyway (core/passes/recompute.cc; decision 12).
 struct RecomputeRule {

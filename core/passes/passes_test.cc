@@ -536,6 +536,84 @@ TEST(Recompute, ReluOfANormalisationIsNotKept) {
   EXPECT_EQ(ToString(RecomputeElementwise(graph)), ToString(graph)) << "a small network stays as it is";
 }
 
+// A block of two products and a dropout, twice, each a region of its own, and the gradients of the weights.
+Graph NetOfRegions(bool regions) {
+  GraphBuilder g("regions");
+  const auto at = std::make_shared<Location>();
+  at->scope = "Net";
+  g.SetLocation(at);
+  std::vector<Value> weights;
+  const Value step = g.Input("step", kScalar, {DType::kI64, {}});
+  Value h = g.Input("x", kData, {DType::kF64, {3, 4}});
+  for (int block = 1; block <= 2; ++block) {
+    for (const char* name : {"up", "down"})
+      weights.push_back(g.Input(absl::StrCat(name, block), kParameter, {DType::kF64, {4, 4}}));
+    const Value before = h;
+    if (regions) g.SetRegion(block);
+    h = g.Op("tanh", {g.Op("matmul", {h, weights[weights.size() - 2]})});
+    h = g.OpMulti("dropout", {h, step}, {{"p", 0.5}})[0];
+    h = Add(g, before, g.Op("matmul", {h, weights.back()}));
+    g.SetRegion(0);
+  }
+  const Value loss = ReduceSum(g, Mul(g, h, h), {0, 1}, false);
+  const auto d = Gradients(g, loss, weights);
+  EXPECT_TRUE(d.ok()) << d.status();
+  g.Output("loss", loss);
+  for (Value v : *d) g.Output("d", v);
+  return EliminateDeadNodes(*g.Finish());
+}
+
+TEST(Recompute, RegionsAreMadeAgainFromWhatEntersThem) {
+  const Graph graph = NetOfRegions(true);
+  const Graph again = RecomputeRegions(graph);
+  ExpectEqual(graph, again, 6);
+  // tanh, dropout and the first product of each block; of the second one no gradient needs the result.
+  EXPECT_EQ(Count(graph, "matmul"), 11);
+  EXPECT_EQ(Count(again, "matmul"), 13) << ToString(again);
+  EXPECT_EQ(Count(again, "tanh"), 4);
+  int32_t last_forward = 0;
+  for (size_t i = 0; i < again.nodes.size(); ++i) {
+    const Node& n = again.nodes[i];
+    const bool forward = n.location && n.location->scope == "Net" && n.op->name != "input";
+    if (forward) last_forward = static_cast<int32_t>(i);
+    if (forward || n.op->name == "input") continue;
+    for (Value v : n.inputs) {
+      const Node& read = again.nodes[v.node];
+      EXPECT_TRUE(read.region == 0 || read.region == n.region || read.op->name == "add") << ToString(again);
+    }
+  }
+  // The last block's is made again after the forward pass, the first one's after the last one's gradients.
+  std::vector<int32_t> made;
+  for (size_t i = 0; i < again.nodes.size(); ++i) {
+    if (again.nodes[i].location->scope == "recompute(Net)" && again.nodes[i].op->name == "tanh")
+      made.push_back(static_cast<int32_t>(i));
+  }
+  ASSERT_EQ(made.size(), 2u) << ToString(again);
+  EXPECT_GT(made[0], last_forward);
+  const auto product = std::find_if(again.nodes.begin() + made[0], again.nodes.begin() + made[1], [](const Node& n) {
+    return n.op->name == "matmul" && n.location->scope == "grad(Net)";
+  });
+  EXPECT_NE(product, again.nodes.begin() + made[1]) << ToString(again);
+  // No later pass merges the two.
+  ExpectEqual(graph, FuseElementwise(MergeCommonNodes(Simplify(again))), 6);
+  EXPECT_EQ(Count(MergeCommonNodes(Simplify(again)), "tanh"), 4);
+  const Graph plain = NetOfRegions(false);
+  EXPECT_EQ(ToString(RecomputeRegions(plain)), ToString(plain));
+}
+
+TEST(Fuse, ACastToBoolGivesTruthValues) {
+  GraphBuilder g("truths");
+  const Value x = g.Input("x", kData, {DType::kF64, {5}});
+  const Value y = g.Input("y", kData, {DType::kF64, {5}});
+  const auto truth = [&](Value v) { return Cast(g, v, DType::kBool); };
+  g.Output("numbers", Mul(g, Cast(g, truth(x), DType::kF64), y));
+  g.Output("equal", Cast(g, Elementwise(g, "equal", {truth(x), truth(y)}), DType::kF64));
+  const Graph graph = *g.Finish();
+  const Graph fused = FuseElementwise(graph);
+  EXPECT_EQ(Count(fused, "cast"), 0) << ToString(fused);
+  ExpectEqual(graph, fused, 8);
+}
+
 TEST(Simplify, ScalarsOfConstantsAreConstants) {
   GraphBuilder g("scalars");
   const Value x = g.Input("x", kData, {DType::kF64, {3}});

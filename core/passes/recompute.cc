@@ -1,12 +1,21 @@
-// Cheap elementwise results of the forward pass are computed again where the backward pass reads them, instead of being
-// kept from one to the other. relu(x * a + b) is a map of a convolution's result, which the normalisation's gradient
-// keeps in memory anyway: what the next convolution's weight gradient reads can be made again from it, in one pass over
-// memory, and half of the activations of a convolutional network need not be kept.
+// Two passes that compute results of the forward pass again where the backward pass reads them, instead of keeping them
+// from one to the other.
+//
+// What a recomputation region makes (Node::region; Cell:recompute) is made again from what enters the region: Chen et
+// al., "Training Deep Nets with Sublinear Memory Cost", 2016. Kept are what the forward pass reads outside the region,
+// and what other ranks have sent.
+//
+// Cheap elementwise results are made again without being asked for. relu(x * a + b) is a map of a convolution's result,
+// which the normalisation's gradient keeps in memory anyway: what the next convolution's weight gradient reads can be
+// made again from it, in one pass over memory, and half of the activations of a convolutional network need not be kept.
 #include <algorithm>
+#include <memory>
+#include <set>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "core/op/formula.h"
 #include "core/passes/passes.h"
 #include "core/passes/rewriter.h"
@@ -17,6 +26,93 @@ namespace {
 // Fusion does not mix regions: what is made again must not be made in the forward pass. Both are added to a node's own.
 constexpr int32_t kAgain = 1 << 20, kBackward = 2 << 20;
 
+constexpr char kAgainScope[] = "recompute(";
+
+bool IsBackward(const Node& n) {
+  return n.location &&
+         (absl::StartsWith(n.location->scope, "grad(") || absl::StartsWith(n.location->scope, kAgainScope));
+}
+
+class RegionRecomputer {
+ public:
+  // `last`: the last node of the backward pass. What follows are updates.
+  RegionRecomputer(const Graph& graph, int32_t last)
+      : graph_(graph),
+        rewriter_(graph),
+        late_(graph.nodes.size()),
+        kept_(graph.nodes.size()),
+        again_(graph.nodes.size()) {
+    const auto count = static_cast<int32_t>(graph.nodes.size());
+    for (int32_t i = 0; i < count; ++i) late_[i] = i > last || IsBackward(graph.nodes[i]);
+    FindKept();
+  }
+
+  Graph Run() {
+    for (int32_t i = 0; i < static_cast<int32_t>(graph_.nodes.size()); ++i) {
+      if (!late_[i]) {
+        rewriter_.Copy(i);
+        continue;
+      }
+      Node n = graph_.nodes[i];
+      std::vector<Value> inputs;
+      for (Value v : n.inputs) inputs.push_back(Late(v));
+      n.region += kBackward;
+      const std::vector<Value> out = rewriter_.to().Clone(n, inputs);
+      for (int32_t o = 0; o < static_cast<int32_t>(out.size()); ++o) rewriter_.Replace({i, o}, out[o]);
+    }
+    return EliminateDeadNodes(rewriter_.Finish());
+  }
+
+ private:
+  void FindKept() {
+    for (const GraphOutput& o : graph_.outputs) kept_[o.value.node] = true;
+    for (int32_t i = static_cast<int32_t>(graph_.nodes.size()) - 1; i >= 0; --i) {
+      const Node& n = graph_.nodes[i];
+      kept_[i] = kept_[i] || n.op->side_effect;
+      if (kept_[i] && n.op->view) kept_[n.inputs[0].node] = true;
+      if (late_[i]) continue;
+      for (Value v : n.inputs) kept_[v.node] = kept_[v.node] || n.region != graph_.nodes[v.node].region;
+    }
+  }
+
+  bool IsMadeAgain(int32_t i) const { return graph_.nodes[i].region != 0 && !late_[i] && !kept_[i]; }
+
+  // What a node of the backward pass reads for a value.
+  Value Late(Value v) {
+    if (!IsMadeAgain(v.node)) return rewriter_.Map(v);
+    MakeAgain(v.node);
+    return again_[v.node][v.output];
+  }
+
+  // Makes a node again, with what it needs.
+  void MakeAgain(int32_t node) {
+    std::set<int32_t> nodes;
+    std::vector<int32_t> wanted = {node};
+    while (!wanted.empty()) {
+      const int32_t i = wanted.back();
+      wanted.pop_back();
+      if (!IsMadeAgain(i) || !again_[i].empty() || !nodes.insert(i).second) continue;
+      for (Value v : graph_.nodes[i].inputs) wanted.push_back(v.node);
+    }
+    for (int32_t i : nodes) {
+      Node n = graph_.nodes[i];
+      std::vector<Value> inputs;
+      for (Value v : n.inputs) inputs.push_back(IsMadeAgain(v.node) ? again_[v.node][v.output] : rewriter_.Map(v));
+      n.region = kBackward;
+      auto location = std::make_shared<Location>(n.location ? *n.location : Location());
+      location->scope = absl::StrCat(kAgainScope, location->scope, ")");
+      n.location = std::move(location);
+      again_[i] = rewriter_.to().Clone(n, inputs);
+    }
+  }
+
+  const Graph& graph_;
+  Rewriter rewriter_;
+  std::vector<bool> late_;                 // of a node: of the backward pass, or after it
+  std::vector<bool> kept_;                 // of a node: until the backward pass
+  std::vector<std::vector<Value>> again_;  // of a node: what was made again
+};
+
 class Recomputer {
  public:
   Recomputer(const Graph& graph, int64_t small)
@@ -25,8 +121,7 @@ class Recomputer {
         small_(small),
         late_(graph.nodes.size()),
         ways_(graph.nodes.size(), Way::kUnknown) {
-    const auto in_gradient = [](const Node& n) { return n.location && absl::StartsWith(n.location->scope, "grad("); };
-    const auto first = std::find_if(graph.nodes.begin(), graph.nodes.end(), in_gradient);
+    const auto first = std::find_if(graph.nodes.begin(), graph.nodes.end(), IsBackward);
     backward_ = static_cast<int32_t>(first - graph.nodes.begin());
     FindLateReaders();
   }
@@ -120,6 +215,14 @@ class Recomputer {
 };
 
 }  // namespace
+
+Graph RecomputeRegions(const Graph& graph) {
+  const std::vector<Node>& nodes = graph.nodes;
+  const auto last = std::find_if(nodes.rbegin(), nodes.rend(), IsBackward);
+  const bool any = std::any_of(nodes.begin(), nodes.end(), [](const Node& n) { return n.region != 0; });
+  if (last == nodes.rend() || !any) return graph;
+  return RegionRecomputer(graph, static_cast<int32_t>(nodes.rend() - last) - 1).Run();
+}
 
 Graph RecomputeElementwise(const Graph& graph, const RecomputeRule& rule) {
   Recomputer recomputer(graph, rule.small_bytes);

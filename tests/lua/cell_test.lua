@@ -100,6 +100,33 @@ check.case("flags reach every parameter below", function()
   check.equal(net:recompute(), net)
 end)
 
+check.case("a recomputed cell trains as it would without", function()
+  local Block = nn.Cell:extend "Block"
+  function Block:init()
+    self.up, self.norm, self.drop = nn.Dense(6, 12), nn.BatchNorm1d(12), nn.Dropout { p = 0.5 }
+    self.down, self.attention = nn.Dense(12, 6), nn.MultiheadAttention(6, 2)
+  end
+  function Block:construct(x)
+    local h = ops.reshape(x + self.attention(x, x, x), { -1, 6 })
+    return ops.reshape(self.down(self.drop(ops.gelu(self.norm(self.up(h))))), x.shape)
+  end
+  local x = ms.rand({ 8, 3, 6 }, "float32", "recomputed")
+  local data = ms.dataset.NumpySlicesDataset({ x, x * 2 }, { "x", "y" }):batch(4)
+  local function trained(recomputed)
+    ms.set_seed(5)
+    local net = nn.SequentialCell { Block(), Block() }
+    if recomputed then
+      for _, block in ipairs { net[1], net[2] } do block:recompute() end
+    end
+    ms.Model(net, { loss_fn = nn.MSELoss(), optimizer = nn.Momentum { learning_rate = 0.1, momentum = 0.9 } })
+      :train(3, data)
+    local values = {}
+    for i, p in ipairs(net:get_parameters()) do values[i] = p:totable() end
+    return values
+  end
+  check.near(trained(true), trained(false), 1e-5)
+end)
+
 check.case("strategies", function()
   check.equal(tostring(ops.MatMul():shard { { 2, 4 }, { 4, 1 } }.attrs._in_strategy), "((2,4),(4,1))")
   check.equal(ops.ReLU():shard({ { 2, 4 } }, { { 8, 1 } }).attrs._out_strategy, "((8,1))")
