@@ -89,7 +89,9 @@ class Bucketer {
     }
     for (int32_t i = count_ - 1; i >= 0; --i) {
       // What travels itself is read as soon as it is known.
-      for (Value v : graph_.nodes[i].inputs) first_reader_[v.node] = Travels(graph_.nodes[i]) ? v.node : i;
+      const bool travels = Travels(graph_.nodes[i]);
+      for (Value v : graph_.nodes[i].inputs)
+        first_reader_[v.node] = std::min(first_reader_[v.node], travels ? v.node : i);
     }
     for (const auto& [key, members] : by_key) SplitWhereRead(members);
     // Calls begin in one order on all ranks: that of the nodes, whatever the keys are.

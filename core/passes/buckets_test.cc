@@ -92,6 +92,14 @@ TEST_F(Pass, WhatNeedsAResultIsNotInItsBucket) {
   EXPECT_EQ(Names(), "start1 wait tanh start1 wait start1 wait ");
 }
 
+TEST_F(Pass, WhatABucketAndAnotherNodeReadIsNotInALaterOne) {
+  const Value a = Reduce(x_, 1), z = g_.Op("exp", {x_}), c = Reduce(z, 1);
+  g_.Output("r", g_.Op("tanh", {a}));
+  g_.Output("b", Reduce(a, 2));
+  g_.Output("c", c);
+  EXPECT_EQ(Names(), "start1 wait start1 exp start1 tanh wait wait ");
+}
+
 TEST_F(Pass, BlocksOfOneNumberTravelTogether) {
   const Value a = g_.Op("tanh", {x_}), b = g_.Op("exp", {a});
   const Value one = Scatter(a, 1), two = Scatter(b, 1), three = Scatter(b, 2);
