@@ -358,6 +358,18 @@ TEST(SemiAuto, GradientsOfMixedPrecisionAreSummedInTheirOwnType) {
   EXPECT_EQ(Count(DumpOf(4, t, "traced"), "bf16[16,24] = all_reduce("), 1);
 }
 
+TEST(SemiAuto, PartialSumsAreAddedBeforeTheyBecomeIntegers) {
+  Training t;
+  t.net = R"(
+    local inner = self.construct
+    function self:construct(x)
+      return inner(self, x) + ops.cast(ops.cast(ops.reduce_sum(x), ms.int64), ms.float32)
+    end)";
+  const auto expected = Numbers(Train(1, t)[0]), got = Numbers(Train(4, t)[0]);
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i] / expected[i], 1, 1e-5);
+}
+
 // The arguments and results of a function, and what stays as it is.
 TEST(SemiAuto, FunctionsAreSharded) {
   Training t;

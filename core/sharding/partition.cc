@@ -99,13 +99,13 @@ class Partitioner {
   }
 
   // A sum of gradients (attribute _sum) adds partial values where both are partial over the same axes: one reduction
-  // later instead of two before. A cast to a wider type comes before the reduction, which is then done in that type,
-  // unless a parameter's gradient is cast, which is reduced in its own type. So does a view on the way back, after
-  // which the value may be a gradient that travels with others.
+  // later instead of two before. A cast to a wider float type comes before the reduction, which is then done in that
+  // type, unless a parameter's gradient is cast, which is reduced in its own type. So does a view on the way back,
+  // after which the value may be a gradient that travels with others.
   AxisList CommonPartial(int32_t i) const {
     const Node& n = graph_.nodes[i];
     const bool widens = n.op->name == "cast" && !mark::kGradientOf.Has(graph_.nodes[n.inputs[0].node].attrs) &&
-                        IsFloat(graph_.TypeOf(n.inputs[0]).dtype) &&
+                        IsFloat(graph_.TypeOf(n.inputs[0]).dtype) && IsFloat(n.outputs[0].dtype) &&
                         SizeOf(graph_.TypeOf(n.inputs[0]).dtype) < SizeOf(n.outputs[0].dtype);
     const bool view = n.op->view && mark::kOrigin.Has(n.attrs) && readers_[n.inputs[0].node] == 1;
     if (!mark::kSum.Has(n.attrs) && !widens && !view) return {};
