@@ -238,8 +238,7 @@ TEST(Buckets, LieInOnePiece) {
   const Attrs attrs = {{"group", kTwo}};
   const std::vector<Value> started = g.OpMulti("all_reduce_start", flat, attrs);
   const std::vector<Value> done = g.OpMulti("all_reduce_wait", started, attrs);
-  g.Output("a", done[0]);
-  g.Output("b", done[1]);
+  for (Value v : done) g.Output("y", g.Op("neg", {v}));
   const Graph graph = *g.Finish();
   const MemoryPlan plan = PlanMemory(graph, std::vector<int64_t>(graph.nodes.size(), 0), true);
   const auto at = [&](Value v) { return plan.values[v.node][v.output]; };
@@ -250,6 +249,19 @@ TEST(Buckets, LieInOnePiece) {
     EXPECT_EQ(at(flat[k]).offset, at(done[k]).offset);
   }
   EXPECT_EQ(plan.shared_bytes, 128);
+}
+
+// Ranks share memory that the next program, such as an evaluation, writes over.
+TEST(Collectives, WhatTheHostReadsIsNotInSharedMemory) {
+  GraphBuilder g;
+  const Value x = g.Input("x", kData, {DType::kF32, {4, 4}});
+  const Value inner = g.Op("all_reduce", {g.Op("neg", {x})}, {{"group", kTwo}});
+  const Value sum = g.Op("all_reduce", {ReduceSum(g, inner, {0, 1}, false)}, {{"group", kTwo}});
+  g.Output("sum", Reshape(g, sum, {1}));
+  const Graph graph = *g.Finish();
+  const MemoryPlan plan = PlanMemory(graph, std::vector<int64_t>(graph.nodes.size(), 0), true);
+  EXPECT_EQ(plan.values[inner.node][0].kind, Placement::kShared);
+  EXPECT_EQ(plan.values[sum.node][0].kind, Placement::kArena);
 }
 
 TEST(Collectives, WithoutRanksTheMistakeIsNamed) {

@@ -20,6 +20,7 @@ struct Interval {
   int64_t bytes;
   int64_t offset = 0;
   bool shared = false;  // with other ranks
+  bool read = false;    // by the host, when another program may have run in the memory that ranks share
   bool bucket = false;  // of several values
 };
 
@@ -269,6 +270,10 @@ class Planner {
 
   // Ranks read one another's operands and results in place.
   void ShareCollectives() {
+    for (const GraphOutput& o : graph_.outputs) {
+      Interval* const interval = SlotOf(Root(o.value)).interval;
+      if (o.updates.empty() && interval != nullptr) interval->read = true;
+    }
     for (int32_t i = 0; i < static_cast<int32_t>(graph_.nodes.size()); ++i) {
       const Node& n = graph_.nodes[i];
       if (!IsCollective(n)) continue;
@@ -277,7 +282,8 @@ class Planner {
     }
   }
   void Share(Value root) {
-    if (SlotOf(root).interval != nullptr) SlotOf(root).interval->shared = true;
+    Interval* const interval = SlotOf(root).interval;
+    if (interval != nullptr) interval->shared = !interval->read;
   }
 
   const Graph& graph_;

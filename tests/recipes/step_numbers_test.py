@@ -16,7 +16,7 @@ RECIPE = """
 local ms = require "mslua"
 local nn = ms.nn
 local p = ms.params { rows = 16, mode = "stand_alone", norm = true, nap = false, acc = 1,
-  clip = false, optimizer = false }
+  clip = false, optimizer = false, evaluates = false }
 local function data() return ms.dataset.NumpySlicesDataset({ ms.rand({ 64, 4 }, ms.float32, "x"),
   ms.rand({ 64, 2 }, ms.float32, "y") }):batch(p.rows) end
 local staged = p.mode == "semi_auto_parallel"
@@ -31,6 +31,7 @@ function Nap:on_train_step_end() if p.nap then os.execute "sleep 0.15" end end
 return ms.recipe {
   name = "norm", dataset = data, loss = nn.MSELoss(), optimizer = nn.SGD { learning_rate = 0.1 }, callbacks = Nap(),
   network = function() return staged and nn.PipelineCell(Net(), 2) or Net() end,
+  eval_dataset = p.evaluates and data or nil, eval = p.evaluates and { every_steps = 1 } or nil,
   train = { epochs = 2, accumulate_steps = p.acc, grad_norm = p.norm, clip_norm = p.clip and 0.01 or nil },
   parallel = p.mode ~= "stand_alone" and { parallel_mode = p.mode, pipeline_stages = staged and 2 or nil,
     gradients_mean = p.mode == "data_parallel" or nil, enable_parallel_optimizer = p.optimizer or nil } or nil,
@@ -67,9 +68,11 @@ def main():
         "slices": ["rows=8", "mode=data_parallel", "optimizer=true", "-n", "2"],
         "auto": ["rows=8", "mode=auto_parallel", "-n", "2"],
         "stages": ["mode=semi_auto_parallel", "-n", "2"],
+        "evaluated": ["rows=8", "mode=data_parallel", "evaluates=true", "-n", "2"],
+        "auto_evaluated": ["rows=8", "mode=auto_parallel", "evaluates=true", "-n", "2"],
     }
     for name, words in ways.items():
-        norms = [r["grad_norm"] for r in train(name, *words)]
+        norms = [r["grad_norm"] for r in train(name, *words) if "loss" in r]
         check(len(norms) == 8 and all(math.isclose(a, b, rel_tol=1e-4) for a, b in zip(norms, one)), (name, norms, one))
     clipped = train("clipped", "norm=false", "clip=true")
     check(math.isclose(clipped[0]["grad_norm"], one[0], rel_tol=1e-5), "the norm is the one before clipping")
