@@ -79,10 +79,12 @@ std::vector<Value> Body(GraphBuilder& g, absl::Span<const Value> in, const Attrs
   const int64_t group = *GroupOf(q.shape, g.TypeOf(in[1]).shape);
   double scale = attrs.Float("scale");
   if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, q.shape.back())));
-  Value scores = g.Op("matmul", {Fold(g, in[0], group), in[1]}, {{"transpose_b", true}});
-  scores = Unfold(g, scores, group);
   const DType wide = q.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
-  scores = Mul(g, Cast(g, scores, wide), scale);
+  // A product of 16-bit operands has 16 bits: of scaled queries it overflows only where the scores do.
+  const bool narrow = q.dtype != wide;
+  const Value queries = Fold(g, narrow ? Mul(g, in[0], scale) : in[0], group);
+  Value scores = Unfold(g, g.Op("matmul", {queries, in[1]}, {{"transpose_b", true}}), group);
+  scores = narrow ? Cast(g, scores, wide) : Mul(g, scores, scale);
   Value seen;
   const bool chosen = g.TypeOf(in[3]).dtype == DType::kBool;
   if (chosen)

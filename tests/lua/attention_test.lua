@@ -66,6 +66,13 @@ check.case("a negative scale", function()
   end
 end)
 
+check.case("products of 16 bits do not overflow below a mask", function()
+  local x = ops.cast(ms.ones { 1, 1, 2, 128 } * 30, ms.float16)
+  local w = ops.cast(ms.Tensor { { { { 1, 2 }, { 3, 4 } } } }, ms.float16)
+  local y = ops.scaled_dot_product_attention(x, x, w, { attn_mask = ops.greater(ms.ones { 2, 2 }, 0) })
+  check.near(ops.cast(y, ms.float32):totable(), { { { { 2, 3 }, { 2, 3 } } } }, 1e-2)
+end)
+
 check.case("without keys every query gets zeros", function()
   for _, dtype in ipairs { "float32", "float64", "bfloat16" } do
     local query, none = ms.ones({ 1, 1, 2, 2 }, dtype), ms.zeros({ 1, 1, 0, 2 }, dtype)
