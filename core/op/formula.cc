@@ -241,6 +241,24 @@ T Power(T a, T b) {
 template <class T>
 T Apply(ScalarOp op, T a, T b, T c) {
   using F = std::conditional_t<std::is_floating_point_v<T>, T, double>;
+  if constexpr (std::is_integral_v<T>) {  // results modulo their range: overflow of signed integers is undefined in C++
+    using U = std::make_unsigned_t<T>;
+    const U x = static_cast<U>(a), y = static_cast<U>(b);
+    switch (op) {
+      case ScalarOp::kAdd:
+        return static_cast<T>(x + y);
+      case ScalarOp::kSub:
+        return static_cast<T>(x - y);
+      case ScalarOp::kMul:
+        return static_cast<T>(x * y);
+      case ScalarOp::kNeg:
+        return static_cast<T>(U{0} - x);
+      case ScalarOp::kAbs:
+        return a < 0 ? static_cast<T>(U{0} - x) : a;
+      default:
+        break;
+    }
+  }
   switch (op) {
     case ScalarOp::kInput:
     case ScalarOp::kConst:

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
+#include "core/kernels/plus.h"
 #include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/ops/declare/along_axis.h"
@@ -23,7 +24,7 @@ void SumRows(const T* x, T* y, int64_t size, bool exclusive, bool reverse) {
     for (int r = 0; r < kRows; ++r) terms[r] = static_cast<C>(x[r * size + k]);
     for (int r = 0; r < kRows; ++r) {
       const C before = sums[r];
-      sums[r] += terms[r];
+      sums[r] = Plus(before, terms[r]);
       y[r * size + k] = static_cast<T>(exclusive ? before : sums[r]);
     }
   }
@@ -46,7 +47,7 @@ void Sum(const OpCall& c) {
     });
     return;
   }
-  Scan<T>(v, c.attrs, y, C{}, [x](C before, int64_t i, bool) { return before + static_cast<C>(x[i]); });
+  Scan<T>(v, c.attrs, y, C{}, [x](C before, int64_t i, bool) { return Plus(before, static_cast<C>(x[i])); });
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
+#include "core/kernels/plus.h"
 #include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/op/marks.h"
@@ -69,7 +71,7 @@ void AddRows(const Rows& r, const TensorView& indices, const T* updates, T* y, C
         if (row < begin || row >= end) continue;
         C* to = table + row * r.inner;
         const T* from = updates + (o * r.count + i) * r.inner;
-        for (int64_t k = 0; k < r.inner; ++k) to[k] += static_cast<C>(from[k]);
+        for (int64_t k = 0; k < r.inner; ++k) to[k] = Plus(to[k], static_cast<C>(from[k]));
       }
       if constexpr (!std::is_same_v<T, C>) {
         T* out = y + o * r.rows * r.inner;

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 #include "core/kernels/dispatch.h"
+#include "core/kernels/plus.h"
 #include "core/kernels/simd/softmax.h"
 #include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
@@ -76,7 +77,9 @@ void ScatterLanes(const Lanes& l, const TensorView& indices, const T* updates, T
       for (int64_t j = 0; j < l.count; ++j) {
         const int64_t at = (o * l.count + j) * l.inner + k;
         const int64_t row = IndexAt(indices, at) - l.begin;
-        if (row >= 0 && row < l.rows) sums[static_cast<size_t>(row)] += static_cast<C>(updates[at]);
+        if (row < 0 || row >= l.rows) continue;
+        C& sum = sums[static_cast<size_t>(row)];
+        sum = Plus(sum, static_cast<C>(updates[at]));
       }
       for (int64_t r = 0; r < l.rows; ++r)
         y[(o * l.rows + r) * l.inner + k] = static_cast<T>(sums[static_cast<size_t>(r)]);
@@ -143,7 +146,8 @@ void ScatterTo(const Lanes& l, const Index* indices, const T* updates, T* y, std
         for (int64_t k = first; k < last; ++k) {
           const int64_t at = indices[from + k], row = at - begin_row;
           bad |= static_cast<uint64_t>(at) >= static_cast<uint64_t>(all);
-          if (static_cast<uint64_t>(row) < static_cast<uint64_t>(rows)) to[row * inner + k] += updates[from + k];
+          if (static_cast<uint64_t>(row) >= static_cast<uint64_t>(rows)) continue;
+          to[row * inner + k] = Plus(to[row * inner + k], updates[from + k]);
         }
       }
     }

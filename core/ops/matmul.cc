@@ -1,4 +1,5 @@
 #include <numeric>
+#include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/round_up.h"
@@ -38,6 +39,17 @@ std::vector<Value> MatmulGrad(GradContext& c) {
   return {da, db};
 }
 
+// sum + a b. Of integers modulo their range: overflow of signed integers is undefined in C++.
+template <class C>
+C PlusProduct(C sum, C a, C b) {
+  if constexpr (std::is_integral_v<C> && !std::is_same_v<C, bool>) {
+    using U = std::make_unsigned_t<C>;
+    return static_cast<C>(static_cast<U>(sum) + static_cast<U>(a) * static_cast<U>(b));
+  } else {
+    return sum + a * b;
+  }
+}
+
 Status MatmulReference(const OpCall& call) {
   const bool ta = call.attrs.Bool("transpose_a"), tb = call.attrs.Bool("transpose_b");
   const Shape& y = call.outputs[0].type.shape;
@@ -56,7 +68,8 @@ Status MatmulReference(const OpCall& call) {
         for (int64_t j = 0; j < n; ++j) {
           C sum{0};
           for (int64_t l = 0; l < k; ++l) {
-            sum += static_cast<C>(ta ? a[l * m + i] : a[i * k + l]) * static_cast<C>(tb ? b[j * k + l] : b[l * n + j]);
+            sum = PlusProduct(sum, static_cast<C>(ta ? a[l * m + i] : a[i * k + l]),
+                              static_cast<C>(tb ? b[j * k + l] : b[l * n + j]));
           }
           out[i * n + j] = static_cast<T>(sum);
         }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
+#include "core/kernels/plus.h"
 #include "core/op/device_text.h"
 #include "core/ops/declare/indices.h"
 #include "core/ops/define.h"
@@ -96,7 +97,7 @@ Status SumsReference(const OpCall& c) {
         ComputeType<T> sum{0};
         for (int64_t j = 0; j < count && own >= 0; ++j) {
           if (IndexAt(c.inputs[1], j) == own)
-            sum += static_cast<ComputeType<T>>(c.inputs[2].as<T>()[j * inner + i % inner]);
+            sum = Plus(sum, static_cast<ComputeType<T>>(c.inputs[2].as<T>()[j * inner + i % inner]));
         }
         c.outputs[0].as<T>()[i] = static_cast<T>(sum);
       }
@@ -156,7 +157,7 @@ class RowSums : public Kernel {
       std::fill(sums, sums + size, ComputeType<T>{0});
       for (int32_t j = from; j >= 0; j = next[j]) {
         const T* const row = updates + j * inner_ + k;
-        for (int64_t e = 0; e < size; ++e) sums[e] += static_cast<ComputeType<T>>(row[e]);
+        for (int64_t e = 0; e < size; ++e) sums[e] = Plus(sums[e], static_cast<ComputeType<T>>(row[e]));
       }
       for (int64_t e = 0; e < size; ++e) y[k + e] = static_cast<T>(sums[e]);
     }
