@@ -5,6 +5,7 @@
 #include <limits>
 #include <random>
 
+#include "core/op/device_text.h"
 #include "gtest/gtest.h"
 
 namespace mslua {
@@ -117,6 +118,30 @@ TEST(Formula, IntegersDivideByZeroAndTruncate) {
   EXPECT_EQ(out[4], -6);
 }
 
+template <class T>
+void ExpectWrapsRound() {
+  const auto p = ParseFormula({"a + b", "a - b", "a * b", "-a", "abs(a)"}, {{"a", "b"}, {}});
+  ASSERT_TRUE(p.ok());
+  constexpr T kLeast = std::numeric_limits<T>::min(), kMost = std::numeric_limits<T>::max();
+  const T a[] = {kMost, kLeast, kMost}, b[] = {1, 1, 2};
+  const T* in[] = {a, b};
+  T out[5][3], workspace[3 * 7];
+  T* results[] = {out[0], out[1], out[2], out[3], out[4]};
+  EvaluateTile<T>(*p, 3, in, results, workspace);
+  const T want[5][3] = {{kLeast, kLeast + 1, kLeast + 1},
+                        {kMost - 1, kMost, kMost - 2},
+                        {kMost, kLeast, -2},
+                        {-kMost, kLeast, -kMost},
+                        {kMost, kLeast, kMost}};
+  for (int r = 0; r < 5; ++r) {
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(out[r][i], want[r][i]) << "result " << r << " of " << a[i] << ", " << b[i];
+  }
+}
+TEST(Formula, IntegersWrapRound) {
+  ExpectWrapsRound<int32_t>();
+  ExpectWrapsRound<int64_t>();
+}
+
 TEST(Formula, PowersOfIntegersAreExact) {
   const auto p = ParseFormula({"pow(a, b)"}, {{"a", "b"}, {}});
   ASSERT_TRUE(p.ok());
@@ -177,6 +202,20 @@ TEST(ScalarProgram, MutatedTextIsRefusedOrSound) {
     ASSERT_TRUE(again.ok()) << t << "\n" << ToString(*p);
     EXPECT_EQ(*again, *p);
   }
+}
+
+// A thread's number fits in 32 bits where the number of an element does not.
+TEST(DeviceMap, NumbersOfManyElementsHave64Bits) {
+  const auto p = ParseFormula({"a + b"}, {{"a", "b"}, {}});
+  ASSERT_TRUE(p.ok());
+  const auto text = [&](int64_t rows) {
+    const TensorType whole{DType::kBF16, {rows, 65536}}, row{DType::kBF16, {1, 65536}};
+    return DeviceMap(*p, {whole, row}, {whole}).steps[0].text;
+  };
+  const std::string many = text(65536), fewer = text(65535);
+  EXPECT_NE(many.find("for (u32 i ="), std::string::npos) << many;
+  EXPECT_NE(many.find("const auto e = (i64)i * 8 + k;"), std::string::npos) << many;
+  EXPECT_NE(fewer.find("const auto e = i * 8 + k;"), std::string::npos) << fewer;
 }
 
 TEST(Formula, MutatedTextNeverCrashes) {
