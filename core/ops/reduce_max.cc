@@ -6,10 +6,11 @@ namespace mslua {
 
 // The gradient is shared equally among the elements that are the maximum.
 std::vector<Value> ExtremeGrad(GradContext& c) {
-  const DType dtype = c.g.TypeOf(c.x(0)).dtype;
-  const Value hit = Cast(c.g, c.g.Op("equal", {c.x(0), BroadcastReduced(c, c.outputs[0])}), dtype);
+  const DType own = c.g.TypeOf(c.x(0)).dtype, computed = ArithmeticType(own);
+  const Value hit = Cast(c.g, c.g.Op("equal", {c.x(0), BroadcastReduced(c, c.outputs[0])}), computed);
   const Value count = c.g.Op("reduce_sum", {hit}, c.attrs);
-  return {Mul(c.g, hit, BroadcastReduced(c, Div(c.g, c.dy[0], count)))};
+  const Value share = Div(c.g, Cast(c.g, c.dy[0], computed), count);
+  return {Cast(c.g, Mul(c.g, hit, BroadcastReduced(c, share)), own)};
 }
 
 MSLUA_OPERATOR(reduce_max) {

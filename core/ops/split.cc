@@ -11,6 +11,8 @@ FastKernel RowPieces(bool joins);
 
 namespace {
 
+constexpr int64_t kMostParts = 4096;
+
 std::string SplitRule(const Attrs& attrs, absl::Span<const TensorType> in) {
   const auto dims = [&](absl::string_view along_axis) {
     std::string text;
@@ -38,7 +40,9 @@ MSLUA_OPERATOR(split) {
     const int64_t axis = a.Int("axis"), n = a.Int("output_num");
     TensorType part = in[0];
     if (part.rank() == 0) return absl::InvalidArgumentError("a scalar cannot be split");
-    if (n < 1 || n > 4096 || part.shape[axis] % n != 0) {
+    if (n < 1 || n > kMostParts)
+      return absl::InvalidArgumentError(absl::StrCat("output_num is ", n, ", expected 1 to ", kMostParts));
+    if (part.shape[axis] % n != 0) {
       return absl::InvalidArgumentError(absl::StrCat("dimension ", axis + 1, " of size ", part.shape[axis],
                                                      " does not divide into ", n, " equal parts"));
     }

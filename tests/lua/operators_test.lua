@@ -6,6 +6,23 @@ local nn, ops = ms.nn, ms.ops
 
 local function list(x) return ops.cast(x, "float64"):totable() end
 
+check.case("a cast to bool gives truth values in compiled functions", function()
+  local x = ms.Tensor { 0, 2.5, -3, 0.5 }
+  local loss, gradient = ms.value_and_grad(function(v)
+    return ops.reduce_sum(v:astype(ms.bool):astype(ms.float32) * v)
+  end)(x)
+  check.equal(loss:item(), 0)
+  check.equal(gradient:totable(), { 0, 1, 1, 1 })
+end)
+
+check.case("reductions of many elements in 16 bits", function()
+  local gradient = ms.grad(function(v) return ops.reduce_max(v) end)(ms.zeros({ 70000 }, ms.float16))
+  check.near(gradient[1], 1 / 70000, 1e-7)
+  -- A sum in f32 stays at 1.
+  local least = ms.ones({ 3 * 2 ^ 23 }, ms.float16) * 2 ^ -24
+  check.near(ops.reduce_sum(least):astype(ms.float32):item(), 1.5, 1e-3)
+end)
+
 check.case("sort and top_k give values and places; NaN counts as the largest", function()
   local x = ms.Tensor { 3, 1, 0 / 0, 2, 1 }
   local values, places = ops.Sort {}(x)
@@ -34,6 +51,18 @@ check.case("cumsum, reverse, roll and tile", function()
   check.equal(ops.reverse(x, { 2 }):totable(), { { 3, 2, 1 }, { 6, 5, 4 } })
   check.equal(ops.roll(x, { 1, -1 }, { 1, 2 }):totable(), { { 5, 6, 4 }, { 2, 3, 1 } })
   check.equal(ops.tile(ms.Tensor { 1, 2 }, { 2, 2 }):totable(), { { 1, 2, 1, 2 }, { 1, 2, 1, 2 } })
+end)
+
+check.case("sums and products of integers wrap round", function()
+  local most, least = 2147483647, -2147483648
+  local x, zeros = ms.Tensor({ most, 1 }, ms.int32), ms.zeros({ 2 }, ms.int32)
+  check.equal((x + x):totable(), { -2, 2 })
+  check.equal(ops.abs(ms.Tensor({ least, -3 }, ms.int32)):totable(), { least, 3 })
+  check.equal(ops.cumsum(x):totable(), { most, least })
+  check.equal(ops.cumsum(ops.reshape(x, { 2, 1 }), 1):totable(), { { most }, { least } })
+  check.equal(ops.scatter_add(zeros, zeros, x):totable(), { least, 0 })
+  check.equal(ops.scatter_d(zeros, x, { size = 1 }):totable(), { least })
+  check.equal(ops.matmul(ops.reshape(x, { 1, 2 }), ops.reshape(x, { 2, 1 })):totable(), { { 2 } })
 end)
 
 check.case("a long cumsum does not stop growing", function()
@@ -126,6 +155,24 @@ check.case("numbers of 16 bits stay below the end of their range", function()
     check.equal(most(ops.random_uniform(0, range)), -1 - (dtype == "float16" and 2 ^ -10 or 2 ^ -7))
     range.low, range.high = -1, 0
     check.equal(most(ops.random_uniform(0, range)) < 0, true)
+  end
+end)
+
+check.case("numbers of 32 and 64 bits stay below the end of their range", function()
+  local function most(dtype, low, high)
+    local drawn = ops.random_uniform(0, { shape = { 30000 }, dtype = dtype, low = low, high = high })
+    return ops.reduce_max(ops.cast(drawn, ms.float64)):item()
+  end
+  check.equal(most(ms.float32, 65536, 65537), 65537 - 2 ^ -7)
+  check.equal(most(ms.float64, 2 ^ 53, 2 ^ 53 + 2), 2 ^ 53)
+  check.equal(most(ms.float32, 5, 5), 5)
+end)
+
+check.case("random numbers of 64 bits are not rounded to 32", function()
+  for _, x in ipairs { ops.random_uniform(0, { shape = { 100 }, dtype = ms.float64, low = 0, high = 3 }),
+    ops.random_normal(0, { shape = { 100 }, dtype = ms.float64, mean = 0, stddev = 3 }) } do
+    local rounded = ops.cast(ops.cast(x, ms.float32), ms.float64)
+    check.equal(ops.reduce_max(ops.abs(x - rounded)):item() > 0, true)
   end
 end)
 

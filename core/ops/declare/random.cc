@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
@@ -27,12 +28,30 @@ float LargestBelow(double end) {
   return number;
 }
 
-// Numbers beside the end of a range round to it in 16 bits, although the range does not have it: the largest one that
-// is left. Infinity in f32 and f64.
-float LargestLeft(DType type, double low, double high) {
-  if (low < high && type == DType::kBF16) return LargestBelow<BF16>(high);
-  if (low < high && type == DType::kF16) return LargestBelow<F16>(high);
-  return std::numeric_limits<float>::infinity();
+// The largest float or double below `end`. Below 0 it is a normal number, where `low` is not above that: others may
+// count as 0.
+template <class T>
+T LargestBelow(double low, double end) {
+  const T number = static_cast<T>(end);
+  if (number < end) return number;
+  constexpr T kLeast = std::numeric_limits<T>::min();
+  return number == 0 && low <= -kLeast ? -kLeast : std::nextafter(number, -std::numeric_limits<T>::infinity());
+}
+
+// Numbers beside the end of a range may round to it, although the range does not have it: the largest one of the type
+// that is left. Infinity where the range has no number.
+double LargestLeft(DType type, double low, double high) {
+  if (!(low < high)) return std::numeric_limits<double>::infinity();
+  switch (type) {
+    case DType::kBF16:
+      return LargestBelow<BF16>(high);
+    case DType::kF16:
+      return LargestBelow<F16>(high);
+    case DType::kF64:
+      return LargestBelow<double>(low, high);
+    default:
+      return LargestBelow<float>(low, high);
+  }
 }
 
 }  // namespace
@@ -124,18 +143,20 @@ OpDef RandomTensorOp(std::string name, FillFn fill, const char* scale, const cha
   op.Reference([=](const OpCall& c) {
     const RandomStream random(c.attrs, c.inputs[0].type.dtype, c.inputs[0].data);
     const double add = c.attrs.Float(shift), times = scale_is_end ? c.attrs.Float(scale) - add : c.attrs.Float(scale);
-    const float most = scale_is_end ? LargestLeft(c.outputs[0].type.dtype, add, c.attrs.Float(scale))
-                                    : std::numeric_limits<float>::infinity();
+    const double most = scale_is_end ? LargestLeft(c.outputs[0].type.dtype, add, c.attrs.Float(scale))
+                                     : std::numeric_limits<double>::infinity();
     DispatchFloat(c.outputs[0].type.dtype, [&](auto zero) {
       using T = decltype(zero);
+      using N = std::conditional_t<std::is_same_v<T, double>, double, float>;
       T* y = c.outputs[0].as<T>();
+      const N end = static_cast<N>(most);
       ForEachRun(c.attrs, c.outputs[0].type.shape, [&](int64_t offset, int64_t index, int64_t n) {
         float numbers[kTile];
         for (int64_t at = 0; at < n; at += kTile) {
           const int64_t count = std::min(kTile, n - at);
           fill(random.seed, random.stream, static_cast<uint64_t>(index + at), static_cast<uint64_t>(count), numbers);
           for (int64_t i = 0; i < count; ++i)
-            y[offset + at + i] = static_cast<T>(std::min(static_cast<float>(numbers[i] * times + add), most));
+            y[offset + at + i] = static_cast<T>(std::min(static_cast<N>(numbers[i] * times + add), end));
         }
       });
     });
@@ -145,10 +166,15 @@ OpDef RandomTensorOp(std::string name, FillFn fill, const char* scale, const cha
   op.OnDevice([=](const OpSpec& spec) {
     const double add = spec.attrs.Float(shift);
     const double times = scale_is_end ? spec.attrs.Float(scale) - add : spec.attrs.Float(scale);
-    std::string number = absl::StrCat("(float)(", normal ? "NormalAt" : "UniformAt", "(seed, stream, index) * ",
-                                      NumberText(times), " + ", NumberText(add), ")");
-    const float most = LargestLeft(spec.outputs[0].dtype, add, spec.attrs.Float(scale));
-    if (scale_is_end && std::isfinite(most)) number = absl::StrCat("Min<float>(", number, ", ", NumberText(most), ")");
+    const bool wide = spec.outputs[0].dtype == DType::kF64;
+    const std::string drawn = absl::StrCat(normal ? "NormalAt" : "UniformAt", "(seed, stream, index)");
+    // In f64 nothing is contracted, so that the bits are the CPU's.
+    std::string number =
+        wide ? absl::StrCat("__dadd_rn(__dmul_rn(", drawn, ", ", NumberText(times), "), ", NumberText(add), ")")
+             : absl::StrCat("(float)(", drawn, " * ", NumberText(times), " + ", NumberText(add), ")");
+    const double most = LargestLeft(spec.outputs[0].dtype, add, spec.attrs.Float(scale));
+    if (scale_is_end && std::isfinite(most))
+      number = absl::StrCat("Min<", wide ? "double" : "float", ">(", number, ", ", NumberText(most), ")");
     return OneStep(
         EachElement(spec.outputs[0].elements(),
                     absl::StrCat(DeviceRandom(spec.attrs, spec.outputs[0].shape, 0), "  Set(y0[i], ", number, ");")));

@@ -419,7 +419,9 @@ Status ReduceReference(const OpCall& c) {
   const Shape strides = RowMajorStrides(kept);
   return DispatchDType(c.inputs[0].type.dtype, [&](auto zero) -> Status {
     using T = decltype(zero);
-    using C = std::conditional_t<std::is_same_v<T, bool>, uint8_t, ComputeType<T>>;  // no bool comes here
+    constexpr bool kNarrow = sizeof(T) == 2;                        // floats, whose sums may be far from every element
+    using C = std::conditional_t<std::is_same_v<T, bool>, uint8_t,  // no bool comes here
+                                 std::conditional_t<kNarrow, double, ComputeType<T>>>;
     std::vector<C> sums(NumElements(kept), Start<C>(kKind));
     const T* x = c.inputs[0].as<T>();
     for (int64_t i = 0; i < NumElements(shape); ++i) {
@@ -428,10 +430,10 @@ Status ReduceReference(const OpCall& c) {
         if (kept[d] != 1) at += rest % shape[d] * strides[d];
         rest /= shape[d];
       }
-      sums[at] = static_cast<C>(Combine<kKind>(sums[at], static_cast<C>(x[i])));
+      sums[at] = static_cast<C>(Combine<kKind>(sums[at], static_cast<C>(static_cast<ComputeType<T>>(x[i]))));
     }
     T* y = c.outputs[0].as<T>();
-    for (size_t k = 0; k < sums.size(); ++k) y[k] = static_cast<T>(sums[k]);
+    for (size_t k = 0; k < sums.size(); ++k) y[k] = static_cast<T>(static_cast<ComputeType<T>>(sums[k]));
     return absl::OkStatus();
   });
 }
