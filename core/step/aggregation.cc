@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "core/op/marks.h"
@@ -120,10 +121,15 @@ void PlaceRandomRows(Graph& graph, int64_t ranks, int64_t place) {
     if (n.attrs.Str("kind") != kParameter) continue;
     for (size_t d = 0; d < rank; ++d) parameters.insert(dimensions.ClassOf({i, 0}, d));
   }
+  // By stream: a dropout's gradient draws the dropout's numbers again, so that its rows lie where the dropout's do. The
+  // first node of a stream is the forward one.
+  absl::flat_hash_map<int64_t, int> decided;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     Node& n = graph.nodes[i];
     if (!random(n)) continue;
-    const int dim = RowsOf(n, static_cast<int32_t>(i), dimensions, rows, parameters);
+    const auto [it, first] = decided.try_emplace(mark::kRng.Get(n.attrs), kNoRows);
+    if (first) it->second = RowsOf(n, static_cast<int32_t>(i), dimensions, rows, parameters);
+    const int dim = it->second;
     if (dim == kNoRows) continue;
     const Shape& shape = n.outputs[0].shape;
     std::vector<int64_t> begin(shape.size(), 0), global(shape.begin(), shape.end());

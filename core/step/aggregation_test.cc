@@ -57,6 +57,16 @@ TEST(PlaceRandomRows, RowsAreFollowedBack) {
   EXPECT_EQ(PlaceOf(g, noise), std::make_pair(Box({0, 6}), Box({7, 12})));
 }
 
+// The gradient of a sum is connected to no data.
+TEST(PlaceRandomRows, ADropoutsGradientDrawsItsNumbers) {
+  GraphBuilder g;
+  const Value y = Dropout(g, Transpose(g, Data(g, {3, 7}), {1, 0}));
+  const Value dy = BroadcastTo(g, g.Constant(1, DType::kF32), {7, 3});
+  const Attrs attrs = g.graph().nodes[static_cast<size_t>(y.node)].attrs;
+  const Value dx = g.Op("dropout", {dy, g.graph().nodes[static_cast<size_t>(y.node)].inputs[1]}, attrs);
+  EXPECT_EQ(PlaceOf(g, dx), std::make_pair(Box({0, 6}), Box({7, 12})));
+}
+
 TEST(PlaceRandomRows, NoiseOfWeightsIsTheSameOnEachRank) {
   GraphBuilder g;
   const Value x = Data(g, {3, 5}), w = g.Input("w", kParameter, {DType::kF32, {5, 8}});
