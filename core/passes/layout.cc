@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "core/graph/gradient_marks.h"
 #include "core/passes/passes.h"
 #include "core/passes/rewriter.h"
 
@@ -69,7 +70,15 @@ class LayoutPass {
   }
 
   Graph Run() {
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) Visit(static_cast<int32_t>(i), graph_.nodes[i]);
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& n = graph_.nodes[i];
+      Visit(static_cast<int32_t>(i), n);
+      // Updates read gradients in the order of their parameters, which is what the marks are of.
+      for (const GradientMark& mark : GradientMarksOf(n)) {
+        if (!mark.inside) Plain({static_cast<int32_t>(i), mark.place});
+      }
+    }
+    MoveGradientMarks();
     for (const GraphOutput& o : graph_.outputs) to_.Output(o.name, Plain(o.value), o.updates);
     auto done = to_.Finish();
     if (!done.ok()) {
@@ -80,6 +89,19 @@ class LayoutPass {
   }
 
  private:
+  // As the Rewriter's: what was made of a marked node has its marks, and may be another value.
+  void MoveGradientMarks() {
+    for (Node& n : to_.graph().nodes) KeepGradientMarksInside(&n);
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      for (GradientMark& mark : GradientMarksOf(graph_.nodes[i])) {
+        if (mark.inside) continue;
+        const Value now = Plain({static_cast<int32_t>(i), mark.place});
+        mark.place = now.output;
+        MarkGradient(mark, &to_.graph().nodes[now.node]);
+      }
+    }
+  }
+
   bool HasLast(Value v) const { return last_[v.node][v.output].valid(); }
 
   // Moves dimensions, by a view where no element moves.
