@@ -68,10 +68,12 @@ StatusOr<std::shared_ptr<const Pipeline>> Pipeline::Open(const Dataset& dataset,
   if (options.part_of != nullptr) RETURN_IF_ERROR(pipeline->CheckPart(dataset));
   RETURN_IF_ERROR(pipeline->OpenSource(dataset));
   const bool sequence = pipeline->generator_ != nullptr && !pipeline->generator_->random_access();
+  const auto refuse = [](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat(what, kNoSampleByNumber));
+  };
+  if (sequence && options.part_of != nullptr) return refuse(options.part_of);
   for (const Op& op : dataset.ops()) {
-    if (sequence && (options.part_of != nullptr || std::holds_alternative<WeightedOp>(op)))
-      return absl::InvalidArgumentError(
-          absl::StrCat(options.part_of != nullptr ? options.part_of : Name(op), kNoSampleByNumber));
+    if (sequence && std::holds_alternative<WeightedOp>(op)) return refuse(Name(op));
   }
   if (dataset.sharding().num_shards > 0 || sequence) pipeline->options_.feeds = 1, pipeline->options_.feed = 0;
   ASSIGN_OR_RETURN(pipeline->order_,

@@ -52,6 +52,26 @@ check.case("a column that is not wanted may have any shapes", function()
   check.equal(sizes, { { 4, 4 }, { 2, 4 } })
 end)
 
+check.case("an iterator gives no sample by its number", function()
+  local function source()
+    return ms.dataset.GeneratorDataset(function()
+      local i = 0
+      return function()
+        i = i + 1
+        return i < 4 and ms.Tensor { i } or nil
+      end
+    end, { "x" })
+  end
+  check.equal(source():batch(3):create_tuple_iterator()().shape, { 3, 1 })
+  for what, make in pairs {
+    cache = function() return source():cache() end,
+    zip = function() return source():zip(numbers()) end,
+    concat = function() return source():concat(source()) end,
+  } do
+    check.fails(what .. ": the source is an iterator", function() return make():batch(1):create_tuple_iterator()() end)
+  end
+end)
+
 check.case("project and rename", function()
   local ds = numbers():project { "y", "x" }
   check.equal(names(ds), { "y", "x" })
