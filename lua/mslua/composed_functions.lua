@@ -64,7 +64,7 @@ return function(ops)
     return a.x - ops.trunc(a.x)
   end
 
-  -- The reduction of x ~= 0 by an operator of integers.
+  -- The reduction of x ~= 0 by an operator of integers, which gives the least or the largest integer for no elements.
   local function reduce_truth(reduce, a)
     local axes = type(a.axis) == "number" and { a.axis } or a.axis
     if not axes then
@@ -72,7 +72,7 @@ return function(ops)
       for d = 1, #a.x.shape do axes[d] = d end
     end
     local truth = a.x.dtype == "bool" and a.x or ops.not_equal(a.x, 0)
-    return ops.not_equal(reduce(ops.cast(truth, "int32"), axes, a.keep_dims), 0)
+    return ops.greater(reduce(ops.cast(truth, "int32"), axes, a.keep_dims), 0)
   end
 
   local bind_any = args.signature("any", { x, axis, keep_dims })
