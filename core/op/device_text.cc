@@ -347,8 +347,8 @@ DeviceProgram DeviceMap(const ScalarProgram& program, absl::Span<const TensorTyp
   for (size_t o = 0; o < outputs.size(); ++o)
     absl::StrAppend(&text, "  Pack<", DeviceType(outputs[o].dtype), ", ", width, "> b", o, ";\n");
   // 32 bits may be enough for i and not for e.
-  absl::StrAppend(&text, "#pragma unroll\n  for (int k = 0; k < ", width, "; ++k) {\n    const auto e = ",
-                  n < int64_t{1} << 32 ? "i * " : "(i64)i * ", width, " + k;\n");
+  absl::StrAppend(&text, "#pragma unroll\n  for (int k = 0; k < ", width,
+                  "; ++k) {\n    const auto e = ", n < int64_t{1} << 32 ? "i * " : "(i64)i * ", width, " + k;\n");
   std::vector<std::string> operands;
   for (size_t i = 0; i < inputs.size(); ++i) {
     operands.push_back(dense(inputs[i])

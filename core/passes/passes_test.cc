@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/autodiff/gradient.h"
 #include "core/graph/builder.h"
+#include "core/graph/gradient_marks.h"
 #include "core/graph/testing/evaluate.h"
 #include "core/op/marks.h"
 #include "core/passes/decisions.h"
@@ -612,6 +613,31 @@ TEST(Fuse, ACastToBoolGivesTruthValues) {
   const Graph fused = FuseElementwise(graph);
   EXPECT_EQ(Count(fused, "cast"), 0) << ToString(fused);
   ExpectEqual(graph, fused, 8);
+}
+
+TEST(Layout, AGradientsMarkIsOnItsValueInTheParametersOrder) {
+  GraphBuilder g;
+  const TensorType image{DType::kF64, {2, 3, 8, 8}};
+  const Value x = g.Input("x", kData, image), w = g.Input("w", kParameter, {DType::kF64, {3, 3, 3, 3}}),
+              p = g.Input("p", kParameter, image);
+  const Value y = Mul(g, g.Op("conv2d", {x, w}, {{"pad_mode", std::string("same")}}), p);
+  const Value loss = g.Op("reduce_sum", {g.Op("tanh", {y})}, {{"axis", Ints{0, 1, 2, 3}}});
+  const auto d = Gradients(g, loss, {p});
+  ASSERT_TRUE(d.ok()) << d.status();
+  const Value dp = (*d)[0];
+  MarkGradient({"p", dp.output}, &g.graph().nodes[static_cast<size_t>(dp.node)]);
+  g.Output("loss", loss);
+  g.Output("p", Sub(g, p, dp), "p");
+  const Graph graph = EliminateDeadNodes(*g.Finish()), last = EliminateDeadNodes(AssignLayout(graph));
+  ExpectEqual(graph, last, 3);
+  int marks = 0;
+  for (const Node& n : last.nodes) {
+    for (const GradientMark& mark : GradientMarksOf(n)) {
+      ++marks;
+      EXPECT_EQ(n.outputs[static_cast<size_t>(mark.place)].shape, image.shape) << ToString(last);
+    }
+  }
+  EXPECT_EQ(marks, 1) << ToString(last);
 }
 
 TEST(Simplify, ScalarsOfConstantsAreConstants) {

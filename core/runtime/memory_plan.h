@@ -41,8 +41,9 @@ int64_t BucketStride(const TensorType& type);
 
 // Plans for nodes that run in the graph's order. `scratch_bytes[node]` is what its kernel needs while it runs.
 // Graph outputs that update nothing keep their memory until the program runs again. With `share`, what else collectives
-// touch lies in the shared memory, which any program of the ranks writes over. The tensors of a bucket are made where it lies, so that nothing is copied.
-// `guard`: so many bytes that nothing else has lie behind each piece of the workspace.
+// touch lies in the shared memory, which any program of the ranks writes over. The tensors of a bucket are made where
+// it lies, so that nothing is copied. `guard`: so many bytes that nothing else has lie behind each piece of the
+// workspace.
 MemoryPlan PlanMemory(const Graph& graph, const std::vector<int64_t>& scratch_bytes, bool share = false,
                       int64_t guard = 0);
 

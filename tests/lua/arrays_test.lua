@@ -128,6 +128,7 @@ check.case("split into sizes, chunk, unstack", function()
   check.equal(lists(ops.split(x, { 2, 3, 5 }, 2)), { { { 0, 1 } }, { { 2, 3, 4 } }, { { 5, 6, 7, 8, 9 } } })
   check.equal(lists(ops.split(x, { 4, 6 }, { axis = -1 }))[2], { { 4, 5, 6, 7, 8, 9 } })
   check.equal(lists(ops.split(x, 2, 5))[5], { { 8, 9 } })
+  check.fails_here("output_num is 5000, expected 1 to 4096", function() ops.split(ms.ones { 1, 5000 }, 2, 5000) end)
   check.fails_here("split: sizes: expected a sum of 10, the size of axis 2, got 9 of {4, 5}",
     function() ops.split(x, { 4, 5 }, 2) end)
   check.equal(gradient(function(v)

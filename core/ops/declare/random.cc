@@ -39,7 +39,7 @@ T LargestBelow(double low, double end) {
 }
 
 // Numbers beside the end of a range may round to it, although the range does not have it: the largest one of the type
-// that is left. Infinity where the range has no number.
+// that is left. Infinity for an empty range.
 double LargestLeft(DType type, double low, double high) {
   if (!(low < high)) return std::numeric_limits<double>::infinity();
   switch (type) {
