@@ -411,19 +411,17 @@ Status Training::AddHooks() {
     // Frozen ones may be many and large: their digest is computed once.
     Add(std::make_unique<UnsavedHook>([this] { return resuming_.unsaved(); }));
   }
-  std::unique_ptr<MetricsHook> metrics;
+  // These read tensors of the step, such as gradients, whose memory the evaluation writes over.
+  if (!FindPrints(spec_.graph->graph).empty()) Add(std::make_unique<PrintHook>(&progress(), rank_.prefix));
   if (!directory_.path().empty() && first()) {
-    ASSIGN_OR_RETURN(metrics, WithExitCode(MakeMetrics(), kExitStorage));
-  }
-  if (spec_.has_eval) RETURN_IF_ERROR(AddEvaluation());
-  if (metrics != nullptr) {
+    ASSIGN_OR_RETURN(auto metrics, WithExitCode(MakeMetrics(), kExitStorage));
     Add(std::move(metrics));
     RETURN_IF_ERROR(AddSummaries());
   }
+  if (spec_.has_eval) RETURN_IF_ERROR(AddEvaluation());
   AddStatusLine();
   AddWatchers();
   RETURN_IF_ERROR(AddCheckpoints());
-  if (!FindPrints(spec_.graph->graph).empty()) Add(std::make_unique<PrintHook>(&progress(), rank_.prefix));
   if (!rank_.flags.profile.empty()) RETURN_IF_ERROR(AddProfile());
   if (auto hook = spec_.user_hook ? spec_.user_hook(&progress()) : nullptr) {
     user_hook_ = Add(std::move(hook));

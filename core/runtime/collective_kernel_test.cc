@@ -259,9 +259,13 @@ TEST(Collectives, WhatTheHostReadsIsNotInSharedMemory) {
   const Value sum = g.Op("all_reduce", {ReduceSum(g, inner, {0, 1}, false)}, {{"group", kTwo}});
   g.Output("sum", Reshape(g, sum, {1}));
   const Graph graph = *g.Finish();
-  const MemoryPlan plan = PlanMemory(graph, std::vector<int64_t>(graph.nodes.size(), 0), true);
-  EXPECT_EQ(plan.values[inner.node][0].kind, Placement::kShared);
-  EXPECT_EQ(plan.values[sum.node][0].kind, Placement::kArena);
+  const std::vector<int64_t> scratch(graph.nodes.size(), 0);
+  for (const int64_t apart : {0, 64}) {
+    const MemoryPlan plan = PlanMemory(graph, scratch, true, 0, apart);
+    EXPECT_EQ(plan.values[inner.node][0].kind, Placement::kShared);
+    EXPECT_EQ(plan.values[sum.node][0].kind, apart > 0 ? Placement::kOutput : Placement::kArena);
+    EXPECT_EQ(plan.output_bytes, apart);
+  }
 }
 
 TEST(Collectives, WithoutRanksTheMistakeIsNamed) {

@@ -18,6 +18,10 @@
 namespace mslua {
 namespace {
 
+// Outputs of up to so many bytes, such as losses, norms and histograms, are read when other programs of the workspace
+// may have run: after an evaluation, say.
+constexpr int64_t kNumbersBytes = 4096;
+
 // Runs an operator that has no fast kernel for its types.
 class ReferenceRunner : public Kernel {
  public:
@@ -106,7 +110,7 @@ class CpuExecutable : public Executable {
       scratch[i] = kernels[i].kernel->scratch_bytes();
     }
     const bool share = options.share && options.groups != nullptr;
-    plan_ = PlanMemory(graph_, scratch, share);
+    plan_ = PlanMemory(graph_, scratch, share, /*guard=*/0, kNumbersBytes);
     const MemoryPlan& plan = plan_;
     store_ = store;
     RETURN_IF_ERROR(Allocate(plan, store, workspace));
@@ -168,7 +172,9 @@ class CpuExecutable : public Executable {
     if (ABSL_PREDICT_TRUE(!guarded_)) return RunStep();
     if (store_ != nullptr) store_->OpenAll();
     workspace_->Open();
+    numbers_.Open();
     const Status status = RunStep();
+    numbers_.Close();
     workspace_->Close();
     if (store_ != nullptr) store_->CloseAll();
     return status;
@@ -245,7 +251,8 @@ class CpuExecutable : public Executable {
     if (p.kind == Placement::kStore) store_->Open(*store_->Find(graph_.nodes[p.input].attrs.Str("name")));
     // A data input may be a parameter's memory.
     if (p.kind == Placement::kExternal && store_ != nullptr) store_->OpenAt(now_->outputs[i].data);
-    if (p.kind == Placement::kArena) OpenMemory(now_->outputs[i].data, now_->outputs[i].type.bytes());
+    if (p.kind == Placement::kArena || p.kind == Placement::kOutput)
+      OpenMemory(now_->outputs[i].data, now_->outputs[i].type.bytes());
   }
 
   Status RunLaunch(const Launch& l) {
@@ -392,6 +399,7 @@ class CpuExecutable : public Executable {
     }
     arena_in_use_ = workspace_->data();
     constants_ = Block(plan.constant_bytes);
+    numbers_ = Block(plan.output_bytes);
     int position = 0;
     for (int32_t i : graph_.Inputs()) {
       const Node& n = graph_.nodes[i];
@@ -448,6 +456,8 @@ class CpuExecutable : public Executable {
         return static_cast<char*>(shared_) + p.offset;
       case Placement::kConstant:
         return static_cast<char*>(constants_.data()) + p.offset;
+      case Placement::kOutput:
+        return static_cast<char*>(numbers_.data()) + p.offset;
       case Placement::kStore:
         return InStore(graph_.nodes[p.input].attrs.Str("name"), p.update ? write : read);
       case Placement::kScalar:
@@ -488,8 +498,9 @@ class CpuExecutable : public Executable {
     for (size_t k = 0; k < graph_.outputs.size(); ++k) {
       const GraphOutput& o = graph_.outputs[k];
       const Value v = ViewedBy(o.value);
+      const Placement::Kind kind = plan_.values[v.node][v.output].kind;
       const bool moves = RankCallOf(*graph_.nodes[v.node].op) == RankCall::kNone &&
-                         plan_.values[v.node][v.output].kind == Placement::kArena;
+                         (kind == Placement::kArena || kind == Placement::kOutput);
       const bool first = output_of.emplace(std::make_pair(v.node, v.output), moves ? static_cast<int>(k) : -1).second;
       if (!first || !o.updates.empty()) output_of[{v.node, v.output}] = -1;
     }
@@ -537,7 +548,7 @@ class CpuExecutable : public Executable {
   void* arena_in_use_ = nullptr;
   void* shared_ = nullptr;  // the groups'
   StartedCalls calls_;
-  Block constants_, scalars_;
+  Block constants_, scalars_, numbers_;
   PlanReport report_;
   bool all_bound_ = false;
 };
@@ -559,7 +570,7 @@ StatusOr<PlanReport> PlanOf(const Graph& graph, const CompileOptions& options) {
     ASSIGN_OR_RETURN(const NamedKernel made, MakeKernel(graph, static_cast<int32_t>(i), options, {}, &calls));
     scratch[i] = made.kernel->scratch_bytes();
   }
-  return ReportOf(graph, PlanMemory(graph, scratch, options.share), kernels);
+  return ReportOf(graph, PlanMemory(graph, scratch, options.share, /*guard=*/0, kNumbersBytes), kernels);
 }
 
 StatusOr<std::unique_ptr<Executable>> MakeCpuExecutable(Graph graph, Store* store, const CompileOptions& options,

@@ -406,6 +406,7 @@ class DeviceExecutable : public Executable, public DeviceRun {
       case Placement::kExternal:
         return static_cast<void*>(base_ + layout_.inputs[position_of_node_.at(p.input)].place);
       case Placement::kShared:
+      case Placement::kOutput:
         break;
     }
     return absl::InternalError("a value in memory of other ranks");

@@ -230,6 +230,7 @@ class StepMaker {
       case Placement::kStore:
         return Touch({1 + p.input, 0, bytes, written, false});
       case Placement::kShared:
+      case Placement::kOutput:
         return;  // not on a device
     }
   }

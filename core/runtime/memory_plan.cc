@@ -20,7 +20,7 @@ struct Interval {
   int64_t bytes;
   int64_t offset = 0;
   bool shared = false;  // with other ranks
-  bool read = false;    // by the host, when another program may have run in the memory that ranks share
+  bool read = false;    // by the host, after the program
   bool bucket = false;  // of several values
 };
 
@@ -61,8 +61,8 @@ int64_t Pack(std::vector<Interval*>& intervals) {
 
 class Planner {
  public:
-  Planner(const Graph& graph, const std::vector<int64_t>& scratch_bytes, bool share, int64_t guard)
-      : graph_(graph), scratch_bytes_(scratch_bytes), share_(share), guard_(guard) {}
+  Planner(const Graph& graph, const std::vector<int64_t>& scratch_bytes, bool share, int64_t guard, int64_t apart_bytes)
+      : graph_(graph), scratch_bytes_(scratch_bytes), share_(share), guard_(guard), apart_bytes_(apart_bytes) {}
 
   MemoryPlan Run() {
     const int32_t count = static_cast<int32_t>(graph_.nodes.size());
@@ -168,19 +168,23 @@ class Planner {
       if (scratch_bytes_[i] > 0) scratch[i] = Take(i, i, Aligned(scratch_bytes_[i]));
       plan_.sum_of_value_bytes += Aligned(scratch_bytes_[i]);
     }
+    FindRead();
     if (share_) ShareCollectives();
-    std::vector<Interval*> own, shared;
-    for (const auto& i : intervals_) (i->shared ? shared : own).push_back(i.get());
+    std::vector<Interval*> own, shared, apart;
+    for (const auto& i : intervals_) (i->shared ? shared : IsApart(*i) ? apart : own).push_back(i.get());
     if (guard_ > 0) {
       for (const Node& n : graph_.nodes) plan_.guards.emplace_back(n.outputs.size(), -1);
     }
     plan_.workspace_bytes = Pack(own);
     plan_.shared_bytes = Pack(shared);
+    plan_.output_bytes = Pack(apart);
     for (int32_t i = 0; i < count; ++i) {
       for (size_t o = 0; o < slots_[i].size(); ++o) {
         const Slot& slot = slots_[i][o];
         if (slot.interval == nullptr) continue;
-        plan_.values[i][o].kind = slot.interval->shared ? Placement::kShared : Placement::kArena;
+        plan_.values[i][o].kind = slot.interval->shared     ? Placement::kShared
+                                  : IsApart(*slot.interval) ? Placement::kOutput
+                                                            : Placement::kArena;
         plan_.values[i][o].offset = slot.interval->offset + slot.delta;
         if (guard_ > 0 && !slot.interval->bucket)
           plan_.guards[i][o] = plan_.values[i][o].offset + graph_.nodes[i].outputs[o].bytes();
@@ -268,12 +272,16 @@ class Planner {
     return nullptr;
   }
 
-  // Ranks read one another's operands and results in place.
-  void ShareCollectives() {
+  void FindRead() {
     for (const GraphOutput& o : graph_.outputs) {
       Interval* const interval = SlotOf(Root(o.value)).interval;
       if (o.updates.empty() && interval != nullptr) interval->read = true;
     }
+  }
+  bool IsApart(const Interval& i) const { return i.read && i.bytes - guard_ <= apart_bytes_; }
+
+  // Ranks read one another's operands and results in place.
+  void ShareCollectives() {
     for (int32_t i = 0; i < static_cast<int32_t>(graph_.nodes.size()); ++i) {
       const Node& n = graph_.nodes[i];
       if (!IsCollective(n)) continue;
@@ -289,7 +297,7 @@ class Planner {
   const Graph& graph_;
   const std::vector<int64_t>& scratch_bytes_;
   const bool share_;
-  const int64_t guard_;
+  const int64_t guard_, apart_bytes_;
   MemoryPlan plan_;
   std::vector<std::unique_ptr<Interval>> intervals_;
   std::vector<std::vector<Slot>> slots_;  // of each value
@@ -301,8 +309,9 @@ class Planner {
 
 int64_t BucketStride(const TensorType& type) { return Aligned(std::max<int64_t>(type.bytes(), 1)); }
 
-MemoryPlan PlanMemory(const Graph& graph, const std::vector<int64_t>& scratch_bytes, bool share, int64_t guard) {
-  return Planner(graph, scratch_bytes, share, guard).Run();
+MemoryPlan PlanMemory(const Graph& graph, const std::vector<int64_t>& scratch_bytes, bool share, int64_t guard,
+                      int64_t apart_bytes) {
+  return Planner(graph, scratch_bytes, share, guard, apart_bytes).Run();
 }
 
 }  // namespace mslua

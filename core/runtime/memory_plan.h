@@ -15,6 +15,7 @@ struct Placement {
     kExternal,  // a data input: bound before each run
     kScalar,    // a scalar input: the executable's own
     kConstant,  // filled once: at `offset` of the constants
+    kOutput,    // at `offset` of the outputs, which no other program writes over
   };
   Kind kind = kArena;
   int64_t offset = 0;
@@ -28,6 +29,7 @@ struct MemoryPlan {
   int64_t workspace_bytes = 0;
   int64_t shared_bytes = 0;
   int64_t constant_bytes = 0;
+  int64_t output_bytes = 0;
   int64_t sum_of_value_bytes = 0;
   int64_t in_place = 0;
   // [node][output]: where the guard bytes behind a value begin, -1: it has none. Empty without guards.
@@ -40,11 +42,11 @@ struct MemoryPlan {
 int64_t BucketStride(const TensorType& type);
 
 // Plans for nodes that run in the graph's order. `scratch_bytes[node]` is what its kernel needs while it runs.
-// Graph outputs that update nothing keep their memory until the program runs again. With `share`, what else collectives
-// touch lies in the shared memory, which any program of the ranks writes over. The tensors of a bucket are made where
-// it lies, so that nothing is copied. `guard`: so many bytes that nothing else has lie behind each piece of the
-// workspace.
+// Graph outputs that update nothing keep their memory until the program runs again, or another one in the workspace;
+// those of up to `apart_bytes` lie apart from it. With `share`, what else collectives touch lies in the shared memory,
+// which any program of the ranks writes over. The tensors of a bucket are made where it lies, so that nothing is
+// copied. `guard`: so many bytes that nothing else has lie behind each piece of the workspace.
 MemoryPlan PlanMemory(const Graph& graph, const std::vector<int64_t>& scratch_bytes, bool share = false,
-                      int64_t guard = 0);
+                      int64_t guard = 0, int64_t apart_bytes = 0);
 
 }  // namespace mslua

@@ -160,6 +160,8 @@ void MetricsHook::Write(const TrainState& state, const std::vector<std::pair<std
   if (evaluations_.asked++ % evaluations_.stride() != 0) return;
   ++evaluations_.written;
   WriteLine(state, numbers);
+  file_->Flush();
+  events_->Flush();
 }
 
 void MetricsHook::WriteLine(const TrainState& state, const std::vector<std::pair<std::string, double>>& numbers) {
