@@ -59,6 +59,8 @@ void SetUpProcess() {
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd) _exit(kExitEnvironment);
   }
   std::signal(SIGXFSZ, SIG_IGN);
+  // Where a parent has it ignored, the system reaps this process's children, and nobody learns how they ended.
+  std::signal(SIGCHLD, SIG_DFL);
   std::set_terminate(OnTerminate);
 }
 

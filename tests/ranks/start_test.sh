@@ -24,6 +24,12 @@ expect "-n 4" 0 "[rank 3] [[0.],
 expect "-n 4" 0 "rank 0 of 4 (mslua -n), native, 1 host, 1 thread a rank"
 no_leftovers "-n 4"
 
+# A parent may have signals of ended processes ignored.
+run timeout 60 python3 -c 'import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.execv(sys.argv[1], sys.argv[1:])' "$mslua" run "$script" -n 2
+expect "SIGCHLD is ignored" 0 "[1.]]"
+
 # The launcher's variables are no parameters of a recipe.
 echo 'local p = require("mslua").params { rank = 7, size = 8 } print("parameters " .. p.rank .. " " .. p.size)' > p.lua
 run "$mslua" run p.lua -n 2
