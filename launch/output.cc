@@ -1,5 +1,6 @@
 #include "launch/output.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,6 +20,7 @@ namespace mslua {
 namespace {
 
 constexpr size_t kFull = 1 << 20;  // bytes
+constexpr int kPollMilliseconds = 200;
 
 Status Lost(absl::string_view why) {
   return WithExitCode(absl::DataLossError(absl::StrCat("standard output: ", why,
@@ -65,7 +67,12 @@ void Output::State::Run() {
       writing = text.size() - done;
       lock.unlock();
       const ssize_t n = write(fd, text.data() + done, text.size() - done);
-      const int write_error = n < 0 && errno != EINTR ? errno : 0;
+      int write_error = n < 0 && errno != EINTR ? errno : 0;
+      if (write_error == EAGAIN) {  // another program has set O_NONBLOCK
+        pollfd space = {fd, POLLOUT, 0};
+        poll(&space, 1, kPollMilliseconds);
+        write_error = 0;
+      }
       lock.lock();
       failed = write_error != 0;
       error = write_error;
