@@ -228,10 +228,12 @@ StatusOr<int> GetCounts(lua_State* L, Session&) {
 // core.set_optimizer_counts(history, steps, updates, rate_scale, least_rate)
 StatusOr<int> SetCounts(lua_State* L, Session&) {
   ASSIGN_OR_RETURN(const auto history, ReadHistory(L));
-  ASSIGN_OR_RETURN(history->steps, ReadInt(L, 2, "steps"));
-  ASSIGN_OR_RETURN(history->updates, ReadInt(L, 3, "updates"));
-  ASSIGN_OR_RETURN(history->rate_scale, ReadNumber(L, 4, "rate_scale"));
-  ASSIGN_OR_RETURN(history->least_rate, ReadNumber(L, 5, "least_rate"));
+  OptimizerHistory read = *history;  // whole or not at all
+  ASSIGN_OR_RETURN(read.steps, ReadInt(L, 2, "steps"));
+  ASSIGN_OR_RETURN(read.updates, ReadInt(L, 3, "updates"));
+  ASSIGN_OR_RETURN(read.rate_scale, ReadNumber(L, 4, "rate_scale"));
+  ASSIGN_OR_RETURN(read.least_rate, ReadNumber(L, 5, "least_rate"));
+  *history = std::move(read);
   return 0;
 }
 

@@ -283,14 +283,14 @@ function M.load_param_into_net(...)
     notice("note: load_param_into_net: the checkpoint is of an older version and has other names: "
       .. listed(found.older))
   end
+  local opt = optimizer_of(a.net)
+  if opt and a.parameter_dict[optimizers.HISTORY] ~= nil and not parallel_context.shard() then
+    restore(opt, a.parameter_dict, a.strict_load, (opt:bind(a.net)))
+  end
   for _, entry in ipairs(found.taken) do
     local p, v = entry.parameter, entry.value
     if core.kind(v) == "Parameter" then v = v.value end
     p.value = v:astype(p.dtype)
-  end
-  local opt = optimizer_of(a.net)
-  if opt and a.parameter_dict[optimizers.HISTORY] ~= nil and not parallel_context.shard() then
-    restore(opt, a.parameter_dict, a.strict_load, (opt:bind(a.net)))
   end
   return found.missing, found.unused
 end

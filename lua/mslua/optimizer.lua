@@ -331,8 +331,8 @@ function Optimizer:restore_state(values, strict, parameters)
     errors.fail("load_param_into_net: not in the checkpoint: %s (strict_load = false loads what fits)",
       table.concat(missing, ", "))
   end
-  for held, v in pairs(found) do held.value = core.kind(v) == "Parameter" and v.value or v end
   core.set_optimizer_counts(self.history, unpack(counts))
+  for held, v in pairs(found) do held.value = core.kind(v) == "Parameter" and v.value or v end
   return missing
 end
 
