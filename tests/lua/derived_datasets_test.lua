@@ -256,6 +256,22 @@ check.case("zip", function()
   check.fails_here("zip: expected a dataset, got 3", function() numbers():zip(3) end)
 end)
 
+check.case("fractions that add up to almost 1 lose no sample", function()
+  local ds = ms.dataset.NumpySlicesDataset({ ms.zeros { 3000003 } }, { "x" })
+  local sum = 0
+  for _, part in ipairs { ds:split({ 0.3333331, 0.3333331, 0.3333333 }, { randomize = false }) } do
+    sum = sum + part:get_dataset_size()
+  end
+  check.equal(sum, 3000003)
+end)
+
+check.case("arguments that map has no use for", function()
+  check.fails_here("map: arguments: they are for an operation that is a file",
+    function() numbers():map { operations = function(x) return x end, arguments = { size = 3 } } end)
+  check.fails_here("map: input_columns: expected names of columns, got an empty list",
+    function() numbers():map { operations = function(x) return x end, input_columns = {} } end)
+end)
+
 check.case("split", function()
   local a, b = numbers():split { 0.75, 0.25 }
   local one, two, both = firsts(a), firsts(b), {}

@@ -189,6 +189,26 @@ end)
 check.case("a metric that there is not", function()
   check.fails_here('unknown metric "mse"; there are accuracy, auc, confusion_matrix, f1, iou, loss, ',
     function() ms.Model(nn.Dense(2, 2), { metrics = { "mse" } }) end)
+  local function own() return 1 end
+  check.fails_here("metrics: loss: there is a metric of that name already",
+    function() ms.Model(nn.Dense(2, 2), { loss_fn = nn.MSELoss(), metrics = { loss = own } }) end)
+  check.fails_here("metrics: a name has no quotes, backslashes or control characters",
+    function() ms.Model(nn.Dense(2, 2), { metrics = { ['f1 "macro"'] = own } }) end)
+end)
+
+check.case("values that do not fit an optimizer leave the network as it was", function()
+  local function training(optimizer)
+    local net = nn.Dense(2, 2)
+    return net, nn.TrainOneStepCell(nn.WithLossCell(net, nn.MSELoss()), optimizer(net:trainable_params()))
+  end
+  local _, saved = training(function(list) return nn.Momentum(list, 0.1, 0.9) end)
+  saved(ms.ones { 1, 2 }, ms.ones { 1, 2 })
+  ms.save_checkpoint(saved, "momentum")
+  local net, other = training(function(list) return nn.Adam(list, 0.1) end)
+  local before = net.weight:totable()
+  check.fails("load_param_into_net: not in the checkpoint: ",
+    function() ms.load_param_into_net(other, ms.load_checkpoint "momentum") end)
+  check.equal(net.weight:totable(), before)
 end)
 
 check.case("samples without a batch", function()

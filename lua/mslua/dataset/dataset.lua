@@ -144,6 +144,12 @@ function Dataset:map(...)
   local inputs, outputs = listed(a.input_columns), listed(a.output_columns)
   local steps = flatten(a.operations, {})
   if #steps == 0 then steps[1] = {} end
+  if inputs and #inputs == 0 then errors.fail "map: input_columns: expected names of columns, got an empty list" end
+  local takes = false
+  for _, step in ipairs(steps) do takes = takes or type(step) == "string" end
+  if a.arguments ~= nil and not takes then
+    errors.fail "map: arguments: they are for an operation that is a file; a function has its upvalues"
+  end
   local longer = a.num_parallel_workers and with(self, nil, a.num_parallel_workers) or self
   for i, step in ipairs(steps) do
     if type(step) == "string" then

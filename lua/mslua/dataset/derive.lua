@@ -201,7 +201,7 @@ local function ends_of(sizes, n)
   local so_far = 0
   for i, size in ipairs(sizes) do
     so_far = so_far + size
-    ends[i] = whole and so_far or math.floor(so_far * n + 0.5)
+    ends[i] = i == #sizes and n or whole and so_far or math.floor(so_far * n + 0.5)
     if ends[i] == (ends[i - 1] or 0) then errors.fail("split: sizes[%d]: no sample for it out of %d", i, n) end
   end
   return ends
