@@ -56,10 +56,11 @@ end
 ---@return { forgotten: integer, truncated: boolean, tokens: integer } about messages forgotten before it; whether no
 --- token ended it; its length
 function Conversation:say(text, on_text)
+  local before, answers = { unpack(self.messages) }, self.answers
   table.insert(self.messages, { role = "user", content = text })
   local answered, answer, about = pcall(self.answer, self, on_text)
   if not answered then
-    table.remove(self.messages)
+    self.messages, self.answers = before, answers
     error(answer, 0)
   end
   table.insert(self.messages, { role = "assistant", content = answer })
