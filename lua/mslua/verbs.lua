@@ -182,7 +182,9 @@ local function train(recipe)
   start_from(recipe, model.network)
   local a = step_options(recipe)
   a[1], a[2] = epochs, dataset
-  a.callbacks, a.max_steps = callbacks_of(recipe, dataset, eval_dataset), flags.fast_dev_run or flags.max_steps or most
+  a.callbacks = callbacks_of(recipe, dataset, eval_dataset)
+  local limit = flags.fast_dev_run or flags.max_steps
+  a.max_steps = limit and most and math.min(limit, most) or limit or most
   a.metrics_limit, a.config = recipe.train.metrics_limit, recipe:config_text()
   return model:train(a)
 end

@@ -218,7 +218,8 @@ ROWS = {
     "train --iface": (TRAIN + ["-n", "2"], ["--iface", "nosuch0"], lambda b, w: b.code == 0 and "nosuch0" in w.err),
     "train --profile": (TRAIN, ["--profile", "2:2", "--out", "profiled"],
                         lambda b, w: w.code == 0 and os.path.exists("profiled/trace/step_3.json")),
-    "train --max-steps": (TRAIN, ["--max-steps", "3"], lines(3)),
+    "train --max-steps": (TRAIN, ["--max-steps", "3"], lambda b, w: lines(3)(b, w) and lines(2)(
+        b, mslua(TRAIN + ["train.max_steps=2", "--max-steps", "3"]))),
     "train --fast-dev-run": (TRAIN, ["--fast-dev-run=2"], lines(2)),
     "train --overfit": (TRAIN, ["--overfit", "1"], lines(1)),
     "train --recover": (None, TRAIN + ["dies=true", "--recover"], says("3 times in the same way", 5)),
