@@ -16,9 +16,9 @@ local M = {}
 ---@param path string a run folder, or a checkpoint in one
 function M.config_of(path)
   path = path:gsub("/+$", "")
-  for _ = 1, 3 do
+  for _ = 1, 4 do  -- RUN/ckpt/best/CHECKPOINT
     if files.is_file(path .. "/config.lua") then return path .. "/config.lua" end
-    path = path:match "^(.*)/[^/]*$" or "."
+    path = path == "." and ".." or path:match "^%.%.[%./]*$" and path .. "/.." or path:match "^(.*)/[^/]*$" or "."
   end
 end
 

@@ -83,6 +83,8 @@ def digits():
     assert lines("digits/config.lua", names[70], "--top", "3") == [alone]
     best = mslua("predict", "digits/config.lua", names[70], "--ckpt", "best")
     assert "weights of digits/ckpt/best/" in best.stderr, best
+    newest = os.listdir("digits/ckpt/best")[0]
+    mslua("ckpt", "convert", "digits/ckpt/best/" + newest, "converted.safetensors", "--to", "safetensors")
     # A copy of the recipe may have the name of the module that it requires, and so may that of its configuration.
     os.makedirs("copies")
     shutil.copy(recipe, "copies/lenet.lua")
