@@ -115,10 +115,11 @@ void WorstSamples::Add(const data::Batch& batch, const SampleNumbers& numbers) {
     s.badness = s.confidence;
     if (has_loss_) {
       s.loss = At(numbers.loss, row);
-      s.badness = std::isnan(s.loss) ? std::numeric_limits<double>::infinity() : s.loss;
+      s.badness = s.loss;
     } else if (s.prediction == s.label) {
       continue;
     }
+    if (std::isnan(s.badness)) s.badness = std::numeric_limits<double>::infinity();
     if (kept_.size() == kMost && s.badness <= kept_.back().badness) continue;
     if (kept_.size() == kMost) kept_.pop_back();
     s.type = type;
