@@ -21,7 +21,8 @@ constexpr absl::string_view kBegin = "require(\"mslua.params\").resolved {";
 
 // As lua/mslua/literal.lua writes a string.
 std::string LuaString(const std::string& text) {
-  return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}}), "\"");
+  return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}, {"\r", "\\r"}}),
+                      "\"");
 }
 
 bool IsInside(const fs::path& path, const fs::path& folder) {

@@ -310,7 +310,7 @@ function M.SampleImages:add_to(spec, model)
       .. "leave it out of this training, samples = p.draws and { ... } or nil with draws = false in ms.params; then "
       .. "`mslua sample RECIPE OUT.png draws=true` draws on one rank")
   end
-  self.model = model
+  self.model, self.graph = model, nil
   Callback.add_to(self, spec)
 end
 

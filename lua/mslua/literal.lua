@@ -31,13 +31,6 @@ function M.write(v)
   return "{" .. table.concat(parts, ", ") .. "}"
 end
 
---- A string as JSON.
----@param s string
----@return string
-function M.json_string(s)
-  return '"' .. s:gsub('[%c"\\]', function(c) return ("\\u%04x"):format(c:byte()) end) .. '"'
-end
-
 --- A number as JSON, which has no word for NaN or infinity: null.
 ---@param v number
 ---@return string

@@ -67,6 +67,7 @@ check.case("CSV records", function()
   check.equal(ms.text.csv_records(file("csv", text)),
     { { "3", "Wall St. Bears", 'a "quoted" word, a \\ and\nanother line' }, { "1", "x", "" } })
   check.equal(ms.text.csv_records(file("csv", "a;b\nc;d"), ";"), { { "a", "b" }, { "c", "d" } })
+  check.equal(ms.text.csv_records(file("csv", 'a\n""\n\nb\n')), { { "a" }, { "" }, { "b" } })
   check.fails("csv:3: expected 2 columns as in the first record, got 3",
     function() ms.text.csv_records(file("csv", '"a\nb",c\n1,2,3\n')) end)
   check.fails("csv:2: the quote is not closed", function() ms.text.csv_records(file("csv", 'a,b\n"c,d\n')) end)

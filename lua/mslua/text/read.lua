@@ -62,7 +62,7 @@ function M.csv_records(...)
         fail("column %d: expected '%s' or the end of the line behind a quote, got %q", #record, a.separator, next_char)
       end
     end
-    if not (#record == 1 and record[1] == "") then
+    if not (#record == 1 and record[1] == "" and text:sub(begin, begin) ~= '"') then
       if records[1] and #record ~= #records[1] then
         fail("expected %d columns as in the first record, got %d", #records[1], #record)
       end
