@@ -473,8 +473,8 @@ function M.list(metrics, loss_fn)
   for _, name in ipairs(errors.names(metrics)) do
     local f = metrics[name]
     if given[name] then
-      errors.fail_at({ "eval", "metrics" }, "metrics: %s: there is a metric of that name already: give yours another one",
-        name)
+      errors.fail_at({ "eval", "metrics" }, "metrics: %s: there is a metric of that name already: give yours "
+        .. "another one", name)
     elseif name:find '[%c"\\]' then
       errors.fail_at({ "eval", "metrics" }, "metrics: a name has no quotes, backslashes or control characters, got %s",
         errors.show(name))

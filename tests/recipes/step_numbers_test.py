@@ -47,7 +47,8 @@ local function data() return ms.dataset.NumpySlicesDataset({ x, x }, { "x", "y" 
 return ms.recipe {
   name = "evaluated", seed = 1, dataset = data, eval_dataset = data, loss = nn.MSELoss(),
   network = function()
-    return nn.SequentialCell { nn.Dense(4, 4), nn.Tanh(), nn.Dense(4, 4), nn.Dense(4, 512), nn.Tanh(), nn.Dense(512, 4) }
+    return nn.SequentialCell { nn.Dense(4, 4), nn.Tanh(), nn.Dense(4, 4), nn.Dense(4, 512), nn.Tanh(),
+      nn.Dense(512, 4) }
   end,
   optimizer = nn.SGD { learning_rate = 0.1 }, train = { epochs = 3, grad_norm = true },
   eval = { every_steps = 2, metrics = { m = function(output) return ops.reduce_mean(output, 2) end } },
