@@ -174,7 +174,7 @@ Status Pipeline::OpenForeign(const Dataset& dataset) {
   if (generator_->random_access()) {
     RETURN_IF_ERROR(AtSample(generator_->Get(0, &row), 0));
   } else {
-    RETURN_IF_ERROR(generator_->Rewind());
+    RETURN_IF_ERROR(generator_->Restart());
     ASSIGN_OR_RETURN(any, generator_->Next(&row));
   }
   if (!any) return absl::InvalidArgumentError(absl::StrCat(generator_->name(), ": the source gives no sample"));
@@ -939,7 +939,15 @@ void Pipeline::StartSequence(const Epoch& epoch, int64_t batch, Sequence* sequen
 
 Status Pipeline::PullSequence(Scratch* scratch, Sequence* sequence) const {
   RETURN_IF_ERROR(CheckEnd(scratch, sequence));
-  if (sequence->next % source_size_ == 0) RETURN_IF_ERROR(generator_->Rewind());
+  if (sequence->next % source_size_ == 0) {
+    RETURN_IF_ERROR(generator_->Restart());
+    sequence->start = generator_->starts();
+  } else if (sequence->start != generator_->starts()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        generator_->name(), ": its iterator was started again, by another loop over the same dataset, after ",
+        sequence->next % source_size_, " of ", source_size_,
+        " samples: make a dataset for each loop, or give a length and function(i), which several loops can read"));
+  }
   const StatusOr<bool> more = generator_->Next(&scratch->foreign);
   RETURN_IF_ERROR(AtSample(more.status(), sequence->next));
   if (!*more) {
@@ -951,7 +959,8 @@ Status Pipeline::PullSequence(Scratch* scratch, Sequence* sequence) const {
 }
 
 Status Pipeline::CheckEnd(Scratch* scratch, Sequence* sequence) const {
-  if (!std::exchange(sequence->passed, false) || cut_) return absl::OkStatus();
+  if (!std::exchange(sequence->passed, false) || cut_ || sequence->start != generator_->starts())
+    return absl::OkStatus();
   ASSIGN_OR_RETURN(const bool more, generator_->Next(&scratch->foreign));
   if (!more) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(generator_->name(), ": the source gives more than the ", source_size_,

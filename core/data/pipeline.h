@@ -127,6 +127,7 @@ class Pipeline {
   // Where a foreign sequence stands, and what it gave ahead of its use: shuffles want samples early.
   struct Sequence {
     int64_t epoch = -1, batch = -1;             // that it is ready for
+    int64_t start = 0;                          // Generator::starts when it began
     int64_t next = 0;                           // id of the sample that it gives next, pass * source_size() + index
     bool passed = false;                        // it has given the last sample of a pass, but not said that it ends
     std::vector<bool> wanted;                   // by id: the rest of the epoch uses it

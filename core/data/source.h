@@ -46,8 +46,15 @@ class Generator {
   // True: Get works for any i in [0, size()). False: Rewind and Next do.
   virtual bool random_access() const = 0;
   virtual Status Get(int64_t i, Row* row);
-  // Starts the sequence again; called at the start of each epoch.
+  // Starts the sequence again; Restart calls it.
   virtual Status Rewind();
+  // Starts the sequence at the start of each epoch. Who reads it compares `starts` with what it was then: another
+  // reader may have started it again.
+  Status Restart() {
+    ++starts_;
+    return Rewind();
+  }
+  int64_t starts() const { return starts_; }
   // False at the end of the sequence.
   virtual StatusOr<bool> Next(Row* row);
   // Called while a sequence is run to count its samples, with how many there are so far.
@@ -56,6 +63,9 @@ class Generator {
   virtual std::string name() const { return "GeneratorDataset"; }
   // Equal where the code is the same.
   virtual std::string identity() const { return ""; }
+
+ private:
+  int64_t starts_ = 0;
 };
 
 using FieldValue = std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<double>,

@@ -72,6 +72,24 @@ check.case("an iterator gives no sample by its number", function()
   end
 end)
 
+check.case("a second loop over an iterator does not move the first one", function()
+  local ds = ms.dataset.GeneratorDataset(function()
+    local i = 0
+    return function()
+      i = i + 1
+      return i <= 50 and ms.Tensor { i } or nil
+    end
+  end, { "x" }):batch(1)
+  check.equal(#all(ds), 50)
+  local first = ds:create_tuple_iterator()
+  first()
+  ds:create_tuple_iterator()()
+  check.fails("its iterator was started again, by another loop over the same dataset", function()
+    for _ in first do end
+  end)
+  check.equal(#all(ds), 50)
+end)
+
 check.case("project and rename", function()
   local ds = numbers():project { "y", "x" }
   check.equal(names(ds), { "y", "x" })
