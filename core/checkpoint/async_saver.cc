@@ -1,5 +1,6 @@
 #include "core/checkpoint/async_saver.h"
 
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -59,7 +60,12 @@ void AsyncSaver::StartTask(const std::string& path, std::function<Status()> save
     running_ = true;
   }
   thread_ = std::thread([this, path, save = std::move(save)] {
-    const Status status = save();
+    Status status;
+    try {
+      status = save();
+    } catch (const std::bad_alloc&) {  // an exception that leaves a thread ends the process
+      status = absl::ResourceExhaustedError("out of memory");
+    }
     std::lock_guard<std::mutex> lock(mutex_);
     running_ = false;
     if (status.ok()) return;

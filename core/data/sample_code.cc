@@ -1,6 +1,7 @@
 #include "core/data/sample_code.h"
 
 #include <condition_variable>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -73,7 +74,12 @@ Status CodeCalls::RunWatched(std::function<Status(CodeCalls* calls)> body) {
   shared->body = std::move(body);
   std::thread thread([shared] {
     SetComputeThreads(1);
-    Status status = shared->body(&shared->calls);
+    Status status;
+    try {
+      status = shared->body(&shared->calls);
+    } catch (const std::bad_alloc&) {  // an exception that leaves a thread ends the process
+      status = absl::ResourceExhaustedError("out of memory for a sample");
+    }
     const std::lock_guard<std::mutex> lock(shared->mutex);
     shared->status = std::move(status);
     shared->ended = true;
