@@ -30,6 +30,7 @@
 #include "core/base/folder.h"
 #include "core/base/hash.h"
 #include "core/base/input_file.h"
+#include "core/base/text.h"
 #include "core/files/file_lock.h"
 #include "lua/open_session.h"
 #include "lua/recipe_files.h"
@@ -198,12 +199,14 @@ class Sweep {
   void Run() {
     const repl::InterruptScope interrupts;
     size_t next = 0;
+    int asked = 0;  // how often Ctrl-C has been pressed
     for (;;) {
-      const bool stops = repl::InterruptPending();
-      if (stops && !interrupted_) {
+      if (repl::TakeInterrupt()) {
+        // A training ends after its step at the first Ctrl-C, at once at the second.
+        const int number = asked++ < 2 ? SIGINT : SIGKILL;
         interrupted_ = true;
         for (const Trial& trial : trials_) {
-          if (trial.pid > 0) kill(trial.pid, SIGINT);
+          if (trial.pid > 0) kill(trial.pid, number);
         }
       }
       while (!interrupted_ && next < trials_.size() && Running() < jobs_) {
@@ -383,6 +386,10 @@ class Sweep {
   // What is left of a training that was stopped begins again.
   Status Clear(const Trial& trial) {
     if (!IsRunFolder(trial.folder)) return absl::OkStatus();
+    if (const std::vector<std::string> others = BesideRun(trial.folder); !others.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(trial.folder, " holds more than its run: ", SomeOf(others, 5),
+                                                     "; move it to another place first"));
+    }
     ASSIGN_OR_RETURN(const auto lock,
                      FileLock::Acquire(absl::StrCat(trial.folder, "/", kRunLock), absl::ZeroDuration()));
     return RemoveAtomically(trial.folder);
