@@ -370,6 +370,14 @@ TEST(SemiAuto, PartialSumsAreAddedBeforeTheyBecomeIntegers) {
   for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i] / expected[i], 1, 1e-5);
 }
 
+TEST(SemiAuto, TensorsWithoutElementsAreReshaped) {
+  Training t;
+  t.net = R"(
+    local inner, none = self.construct, ms.zeros {0, 7, 2}
+    function self:construct(x) return inner(self, x) + ops.reduce_sum(ops.reshape(none, {0, 2})) end)";
+  EXPECT_EQ(Numbers(Train(2, t)[0]).size(), 8u) << Train(2, t)[0];
+}
+
 // The arguments and results of a function, and what stays as it is.
 TEST(SemiAuto, FunctionsAreSharded) {
   Training t;

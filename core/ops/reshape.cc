@@ -22,8 +22,8 @@ std::vector<int64_t> Wanted(const Attrs& attrs, const TensorType& x) {
 
 // Dimensions that stand alone or fall into parts keep their factors: [a b, c] -> [a, b, c] is "(d0 d1) d2 -> d0 d1 d2".
 // Both shapes are split where their products meet; a piece with one dimension on either side is a compound, any other
-// stays whole. Splitting a compound over devices is legal along its major factor only, so minor ones are marked `!`.
-// Dimensions of size 1 belong to no piece.
+// stays whole, and so does what follows a size of 0. Splitting a compound over devices is legal along its major factor
+// only, so minor ones are marked `!`. Dimensions of size 1 belong to no piece.
 std::string ReshapeRule(const Attrs& attrs, absl::Span<const TensorType> in) {
   const Shape& from = in[0].shape;
   const std::vector<int64_t> to = Wanted(attrs, in[0]);
@@ -42,7 +42,7 @@ std::string ReshapeRule(const Attrs& attrs, absl::Span<const TensorType> in) {
         a *= parts[0].emplace_back(from[i++]);
       else if (j < to.size())
         b *= parts[1].emplace_back(to[j++]);
-    } while (a != b && (i < from.size() || j < to.size()));
+    } while ((a != b || a == 0) && (i < from.size() || j < to.size()));
     const auto real = [](const std::vector<int64_t>& side) {
       return std::count_if(side.begin(), side.end(), [](int64_t n) { return n != 1; });
     };
