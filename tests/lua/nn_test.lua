@@ -41,6 +41,8 @@ check.case("Conv2d", function()
   check.fails_here("Conv2d: kernel_size: expected one number or 2, got", function() nn.Conv2d(1, 1, { 3, 3, 3 }) end)
   check.fails_here("Conv2d: stride: expected one number or 2, got",
     function() nn.Conv2d(1, 1, 3, { stride = { 1, 2, 3 } }) end)
+  check.fails_here("Conv2dTranspose: of images of size {2, 2} the result would have size {0, 0}, expected at least 1",
+    function() nn.Conv2dTranspose(1, 1, 3, { pad_mode = "pad", padding = 2 })(ms.ones { 1, 1, 2, 2 }) end)
   check.fails_here("Conv2dTranspose: dilation: expected one number or 2, got",
     function() nn.Conv2dTranspose(1, 1, 3, { dilation = { 1, 1, 1 } }) end)
   check.fails_here("Upsample: scale_factor: expected one number or 2, got", function() nn.Upsample { 2, 3, 4 } end)

@@ -49,8 +49,13 @@ end
 ---@package
 function Conv2dTranspose:images(x, weight)
   local shape, p = x.shape, self.padding
+  local size = { size_of(self, 1, shape[3]), size_of(self, 2, shape[4]) }
+  if size[1] < 1 or size[2] < 1 then
+    errors.fail("%s: of images of size {%d, %d} the result would have size {%d, %d}, expected at least 1: the padding "
+      .. "takes away all of it", self.class_name, shape[3], shape[4], size[1], size[2])
+  end
   return ops.conv2d_grad_input(x, weight, {
-    input_size = { size_of(self, 1, shape[3]), size_of(self, 2, shape[4]) }, stride = self.stride,
+    input_size = size, stride = self.stride,
     pad_mode = self.pad_mode, padding = self.pad_mode == "pad" and { p[1][1], p[1][2], p[2][1], p[2][2] } or { 0 },
     dilation = self.dilation, group = self.group,
   })
