@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "core/base/wrapping.h"
 #include "core/op/attrs.h"
 #include "core/op/special_functions.h"
 
@@ -175,7 +176,7 @@ T Quotient(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
     return a / b;
   } else {
-    if (b == -1) return static_cast<T>(0 - static_cast<std::make_unsigned_t<T>>(a));
+    if (b == -1) return Minus(T{0}, a);
     return b == 0 ? T{0} : static_cast<T>(a / b);
   }
 }
@@ -241,20 +242,18 @@ T Power(T a, T b) {
 template <class T>
 T Apply(ScalarOp op, T a, T b, T c) {
   using F = std::conditional_t<std::is_floating_point_v<T>, T, double>;
-  if constexpr (std::is_integral_v<T>) {  // results modulo their range: overflow of signed integers is undefined in C++
-    using U = std::make_unsigned_t<T>;
-    const U x = static_cast<U>(a), y = static_cast<U>(b);
+  if constexpr (std::is_integral_v<T>) {
     switch (op) {
       case ScalarOp::kAdd:
-        return static_cast<T>(x + y);
+        return Plus(a, b);
       case ScalarOp::kSub:
-        return static_cast<T>(x - y);
+        return Minus(a, b);
       case ScalarOp::kMul:
-        return static_cast<T>(x * y);
+        return Times(a, b);
       case ScalarOp::kNeg:
-        return static_cast<T>(U{0} - x);
+        return Minus(T{0}, a);
       case ScalarOp::kAbs:
-        return a < 0 ? static_cast<T>(U{0} - x) : a;
+        return a < 0 ? Minus(T{0}, a) : a;
       default:
         break;
     }

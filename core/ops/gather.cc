@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
-#include "core/kernels/plus.h"
+#include "core/base/wrapping.h"
 #include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/op/marks.h"

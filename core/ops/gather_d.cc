@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
+#include "core/base/wrapping.h"
 #include "core/kernels/dispatch.h"
-#include "core/kernels/plus.h"
 #include "core/kernels/simd/softmax.h"
 #include "core/onnx/lowering.h"
 #include "core/op/device_text.h"

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/round_up.h"
+#include "core/base/wrapping.h"
 #include "core/onnx/lowering.h"
 #include "core/op/device_scalars.h"
 #include "core/op/device_text.h"
@@ -39,17 +40,6 @@ std::vector<Value> MatmulGrad(GradContext& c) {
   return {da, db};
 }
 
-// sum + a b. Of integers modulo their range: overflow of signed integers is undefined in C++.
-template <class C>
-C PlusProduct(C sum, C a, C b) {
-  if constexpr (std::is_integral_v<C> && !std::is_same_v<C, bool>) {
-    using U = std::make_unsigned_t<C>;
-    return static_cast<C>(static_cast<U>(sum) + static_cast<U>(a) * static_cast<U>(b));
-  } else {
-    return sum + a * b;
-  }
-}
-
 Status MatmulReference(const OpCall& call) {
   const bool ta = call.attrs.Bool("transpose_a"), tb = call.attrs.Bool("transpose_b");
   const Shape& y = call.outputs[0].type.shape;
@@ -59,7 +49,7 @@ Status MatmulReference(const OpCall& call) {
   const int64_t batch = NumElements(absl::MakeConstSpan(y).subspan(0, rank - 2));
   DispatchDType(call.outputs[0].type.dtype, [&](auto zero) {
     using T = decltype(zero);
-    using C = ComputeType<T>;
+    using C = std::conditional_t<std::is_same_v<T, bool>, uint8_t, ComputeType<T>>;  // no bool comes here
     for (int64_t s = 0; s < batch; ++s) {
       const T* a = call.inputs[0].as<T>() + s * m * k;
       const T* b = call.inputs[1].as<T>() + s * k * n;
@@ -68,8 +58,8 @@ Status MatmulReference(const OpCall& call) {
         for (int64_t j = 0; j < n; ++j) {
           C sum{0};
           for (int64_t l = 0; l < k; ++l) {
-            sum = PlusProduct(sum, static_cast<C>(ta ? a[l * m + i] : a[i * k + l]),
-                              static_cast<C>(tb ? b[j * k + l] : b[l * n + j]));
+            sum = Plus(sum, Times(static_cast<C>(ta ? a[l * m + i] : a[i * k + l]),
+                                  static_cast<C>(tb ? b[j * k + l] : b[l * n + j])));
           }
           out[i * n + j] = static_cast<T>(sum);
         }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 #include "core/base/round_up.h"
+#include "core/base/wrapping.h"
 #include "core/op/device_text.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -215,12 +216,10 @@ C Start(Reduction kind) {
 // NaN wins over every number. Integers wrap round, as in all operators.
 template <Reduction kKind, class C>
 inline C Combine(C a, C b) {
-  constexpr bool kWraps = std::is_same_v<C, int32_t> || std::is_same_v<C, int64_t>;
-  using Sum = std::conditional_t<kWraps, std::make_unsigned_t<std::conditional_t<kWraps, C, int>>, C>;
   if constexpr (kKind == Reduction::kSum)
-    return static_cast<C>(static_cast<Sum>(a) + static_cast<Sum>(b));
+    return Plus(a, b);
   else if constexpr (kKind == Reduction::kProd)
-    return static_cast<C>(static_cast<Sum>(a) * static_cast<Sum>(b));
+    return Times(a, b);
   else if constexpr (kKind == Reduction::kMax)
     return a > b || a != a ? a : b;
   else
