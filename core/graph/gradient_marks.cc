@@ -9,6 +9,19 @@
 #include "core/op/marks.h"
 
 namespace mslua {
+namespace {
+
+// Drops the marks of outputs.
+void KeepMarksInside(Node* node) {
+  const std::vector<GradientMark> marks = GradientMarksOf(*node);
+  if (marks.empty()) return;
+  mark::kUpdateGradients.Erase(node->attrs);
+  for (const GradientMark& mark : marks) {
+    if (mark.inside) MarkGradient(mark, node);
+  }
+}
+
+}  // namespace
 
 // A line a mark: "0 fc.weight" for an output, "@5 fc.weight" for an instruction.
 std::vector<GradientMark> GradientMarksOf(const Node& node) {
@@ -39,12 +52,15 @@ void MarkGradient(const GradientMark& mark, Node* node) {
     mark::kUpdateGradients.Set(node->attrs, absl::StrCat(known, "\n", line));
 }
 
-void KeepGradientMarksInside(Node* node) {
-  const std::vector<GradientMark> marks = GradientMarksOf(*node);
-  if (marks.empty()) return;
-  mark::kUpdateGradients.Erase(node->attrs);
-  for (const GradientMark& mark : marks) {
-    if (mark.inside) MarkGradient(mark, node);
+void MoveGradientMarks(const Graph& from, Graph* to, const std::function<Value(Value)>& now) {
+  for (Node& n : to->nodes) KeepMarksInside(&n);
+  for (size_t i = 0; i < from.nodes.size(); ++i) {
+    for (GradientMark& mark : GradientMarksOf(from.nodes[i])) {
+      const Value value = mark.inside ? Value() : now({static_cast<int32_t>(i), mark.place});
+      if (!value.valid()) continue;
+      mark.place = value.output;
+      MarkGradient(mark, &to->nodes[static_cast<size_t>(value.node)]);
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,9 @@ struct GradientMark {
 std::vector<GradientMark> GradientMarksOf(const Node& node);
 // Adds a mark; one that is there already stays alone.
 void MarkGradient(const GradientMark& mark, Node* node);
-// Drops the marks of outputs.
-void KeepGradientMarksInside(Node* node);
+// For a pass that has made `to` of `from`: a node that was made of a marked one has its attributes, and may be another
+// value. Its marks go to what `now` says stands for the marked outputs; invalid: nothing does.
+void MoveGradientMarks(const Graph& from, Graph* to, const std::function<Value(Value)>& now);
 // Gives the output `to_output` of `to` the marks of an output of another node.
 void CopyGradientMarks(const Node& from, int32_t from_output, Node* to, int32_t to_output);
 

@@ -78,7 +78,7 @@ class LayoutPass {
         if (!mark.inside) Plain({static_cast<int32_t>(i), mark.place});
       }
     }
-    MoveGradientMarks();
+    MoveGradientMarks(graph_, &to_.graph(), [this](Value old) { return Plain(old); });
     for (const GraphOutput& o : graph_.outputs) to_.Output(o.name, Plain(o.value), o.updates);
     auto done = to_.Finish();
     if (!done.ok()) {
@@ -89,19 +89,6 @@ class LayoutPass {
   }
 
  private:
-  // As the Rewriter's: what was made of a marked node has its marks, and may be another value.
-  void MoveGradientMarks() {
-    for (Node& n : to_.graph().nodes) KeepGradientMarksInside(&n);
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      for (GradientMark& mark : GradientMarksOf(graph_.nodes[i])) {
-        if (mark.inside) continue;
-        const Value now = Plain({static_cast<int32_t>(i), mark.place});
-        mark.place = now.output;
-        MarkGradient(mark, &to_.graph().nodes[now.node]);
-      }
-    }
-  }
-
   bool HasLast(Value v) const { return last_[v.node][v.output].valid(); }
 
   // Moves dimensions, by a view where no element moves.

@@ -33,8 +33,6 @@ class Rewriter {
   Graph Finish();
 
  private:
-  void MoveGradientMarks();
-
   const Graph& from_;
   GraphBuilder to_;
   std::vector<std::vector<Value>> map_;
