@@ -33,6 +33,14 @@ bool IsBackward(const Node& n) {
          (absl::StartsWith(n.location->scope, "grad(") || absl::StartsWith(n.location->scope, kAgainScope));
 }
 
+// Copies node `i` of the backward pass over other inputs.
+void CopyBackward(Rewriter* rewriter, const Graph& graph, int32_t i, const std::vector<Value>& inputs) {
+  Node n = graph.nodes[i];
+  n.region += kBackward;
+  const std::vector<Value> out = rewriter->to().Clone(n, inputs);
+  for (int32_t o = 0; o < static_cast<int32_t>(out.size()); ++o) rewriter->Replace({i, o}, out[o]);
+}
+
 class RegionRecomputer {
  public:
   // `last`: the last node of the backward pass. What follows are updates.
@@ -53,12 +61,9 @@ class RegionRecomputer {
         rewriter_.Copy(i);
         continue;
       }
-      Node n = graph_.nodes[i];
       std::vector<Value> inputs;
-      for (Value v : n.inputs) inputs.push_back(Late(v));
-      n.region += kBackward;
-      const std::vector<Value> out = rewriter_.to().Clone(n, inputs);
-      for (int32_t o = 0; o < static_cast<int32_t>(out.size()); ++o) rewriter_.Replace({i, o}, out[o]);
+      for (Value v : graph_.nodes[i].inputs) inputs.push_back(Late(v));
+      CopyBackward(&rewriter_, graph_, i, inputs);
     }
     return EliminateDeadNodes(rewriter_.Finish());
   }
@@ -138,12 +143,9 @@ class Recomputer {
   Graph Run() {
     for (int32_t i = 0; i < backward_; ++i) rewriter_.Copy(i);
     for (int32_t i = backward_; i < static_cast<int32_t>(graph_.nodes.size()); ++i) {
-      Node n = graph_.nodes[i];
       std::vector<Value> inputs;
-      for (Value v : n.inputs) inputs.push_back(v.node < backward_ ? Late(v) : rewriter_.Map(v));
-      n.region += kBackward;
-      const std::vector<Value> out = rewriter_.to().Clone(n, inputs);
-      for (int32_t o = 0; o < static_cast<int32_t>(out.size()); ++o) rewriter_.Replace({i, o}, out[o]);
+      for (Value v : graph_.nodes[i].inputs) inputs.push_back(v.node < backward_ ? Late(v) : rewriter_.Map(v));
+      CopyBackward(&rewriter_, graph_, i, inputs);
     }
     return EliminateDeadNodes(rewriter_.Finish());
   }
