@@ -200,15 +200,6 @@ bool Confirm(const std::vector<std::string>& folders) {
   return answer == 'y' || answer == 'Y';
 }
 
-// Refuses a folder in which there is more than its run.
-Status CheckOnlyARun(const std::string& folder) {
-  const std::vector<std::string> others = BesideRun(folder);
-  if (others.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(folder, " holds more than its run: ", SomeOf(others, 5),
-                   "; move it to another place first, or remove the folder with rm -r; nothing was removed"));
-}
-
 // The folder that `run` means; a recipe's name means one where the recipe has one run.
 StatusOr<std::string> FolderToRemove(const std::string& run) {
   struct stat info;

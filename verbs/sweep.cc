@@ -30,7 +30,6 @@
 #include "core/base/folder.h"
 #include "core/base/hash.h"
 #include "core/base/input_file.h"
-#include "core/base/text.h"
 #include "core/files/file_lock.h"
 #include "lua/open_session.h"
 #include "lua/recipe_files.h"
@@ -386,10 +385,7 @@ class Sweep {
   // What is left of a training that was stopped begins again.
   Status Clear(const Trial& trial) {
     if (!IsRunFolder(trial.folder)) return absl::OkStatus();
-    if (const std::vector<std::string> others = BesideRun(trial.folder); !others.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(trial.folder, " holds more than its run: ", SomeOf(others, 5),
-                                                     "; move it to another place first"));
-    }
+    RETURN_IF_ERROR(CheckOnlyARun(trial.folder));
     ASSIGN_OR_RETURN(const auto lock,
                      FileLock::Acquire(absl::StrCat(trial.folder, "/", kRunLock), absl::ZeroDuration()));
     return RemoveAtomically(trial.folder);

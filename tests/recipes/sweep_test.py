@@ -117,6 +117,12 @@ def check_interrupt():
     found = [json.loads(line) for line in out.splitlines()]
     check(process.returncode == 130, process.returncode)
     check([r["state"] for r in found] == ["done", "done", "stopped", "not trained"], found)
+    # The folder of the training that was stopped would be made again.
+    with open(found[2]["run"] + "/notes.txt", "w", encoding="utf-8") as file:
+        file.write("mine")
+    again = sweep("nap=false,true", "lr=0.1", "--out", "cut")
+    check(again.returncode != 0 and "holds more than its run: notes.txt; move it" in again.stdout + again.stderr, again)
+    check(os.path.exists(found[2]["run"] + "/notes.txt"), "the file is kept")
     check(found[2]["nap"] == "true" and found[3]["lr"] == "0.2", found)
 
 

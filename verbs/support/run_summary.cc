@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "core/base/input_file.h"
+#include "core/base/text.h"
 #include "core/files/file_lock.h"
 #include "core/json/json.h"
 #include "train/run_folder.h"
@@ -68,13 +69,7 @@ void ReadOutcome(RunSummary* run) {
   if (FileLock::IsHeld(absl::StrCat(run->folder, "/", kRunLock))) run->state = "running";
 }
 
-}  // namespace
-
-bool IsRunFolder(const std::string& folder) {
-  return Exists(absl::StrCat(folder, "/", kRunLock)) &&
-         (Exists(absl::StrCat(folder, "/", kRunMetrics)) || Exists(absl::StrCat(folder, "/rank_0.log")));
-}
-
+// What is in the folder and does not belong to its run, sorted.
 std::vector<std::string> BesideRun(const std::string& folder) {
   std::set<std::string> found;
   std::string path = folder;
@@ -90,6 +85,21 @@ std::vector<std::string> BesideRun(const std::string& folder) {
   }
   fts_close(tree);
   return {found.begin(), found.end()};
+}
+
+}  // namespace
+
+bool IsRunFolder(const std::string& folder) {
+  return Exists(absl::StrCat(folder, "/", kRunLock)) &&
+         (Exists(absl::StrCat(folder, "/", kRunMetrics)) || Exists(absl::StrCat(folder, "/rank_0.log")));
+}
+
+Status CheckOnlyARun(const std::string& folder) {
+  const std::vector<std::string> others = BesideRun(folder);
+  if (others.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(folder, " holds more than its run: ", SomeOf(others, 5),
+                   "; move it to another place first, or remove the folder with rm -r; nothing was removed"));
 }
 
 std::string BestKey(const RunRecord& record, bool* more) {

@@ -25,9 +25,9 @@ struct RunSummary {
 
 // Whether the folder is one that a training has made, or writes now.
 bool IsRunFolder(const std::string& folder);
-// What is in the folder and does not belong to its run, sorted: names that a training does not write, and the run
-// folders below it.
-std::vector<std::string> BesideRun(const std::string& folder);
+// InvalidArgument, for who is about to remove the folder, where it holds what does not belong to its run: names that a
+// training does not write, and run folders below it.
+Status CheckOnlyARun(const std::string& folder);
 // The metric that `record` is judged by: the largest of a share (eval_top1, eval_accuracy, eval_top5), else the
 // smallest eval_loss, else the smallest metric of an evaluation. `*more`: more of it is better. Empty: none.
 std::string BestKey(const RunRecord& record, bool* more);
