@@ -11,6 +11,13 @@ local recipes = require "mslua.recipe"
 
 local M = {}
 
+-- The folder that a path is in.
+local function parent(path)
+  if path == "." then return ".." end
+  if path == ".." or path:match "/%.%.$" then return path .. "/.." end
+  return path:match "^(.*)/[^/]*$" or "."
+end
+
 --- The recipe that a run folder trained: its config.lua, which stands beside the checkpoints' folder; nil: there is
 --- none.
 ---@param path string a run folder, or a checkpoint in one
@@ -18,7 +25,7 @@ function M.config_of(path)
   path = path:gsub("/+$", "")
   for _ = 1, 4 do  -- RUN/ckpt/best/CHECKPOINT
     if files.is_file(path .. "/config.lua") then return path .. "/config.lua" end
-    path = path == "." and ".." or path:match "^%.%.[%./]*$" and path .. "/.." or path:match "^(.*)/[^/]*$" or "."
+    path = parent(path)
   end
 end
 

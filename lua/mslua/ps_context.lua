@@ -36,11 +36,9 @@ end
 --- the file.
 ---@param ... table { enable_ssl = false, config_file_path =, client_password =, server_password = }
 function M.set_ps_context(...)
-  local late, before = too_late(...), {}
-  for key, v in pairs(group.given) do before[key] = v end
-  settings.set(group, ...)
-  if not late then return end
-  group.given = before
+  local late = too_late(...)
+  if not late then return settings.set(group, ...) end
+  settings.check(group, ...)
   errors.fail("set_ps_context: %s: the ranks have joined already (by ms.communication.init, or before a recipe runs); "
     .. "start with --tls FILE, or MSLUA_TLS=FILE, instead", late)
 end

@@ -32,10 +32,11 @@ local function field_of(group, key)
   end
 end
 
---- Sets the keys of `values`; either all of them are legal or none is set.
+--- The values of keys, merged with what was given before where a key merges; an error where one is not legal.
 ---@param group mslua.Settings
 ---@param ... any one table of named values
-function M.set(group, ...)
+---@return table<string, any> values by key
+function M.check(group, ...)
   local setter, values = "set_" .. group.name, ...
   if select("#", ...) ~= 1 or type(values) ~= "table" or values[1] ~= nil then
     errors.fail("%s: expected one table of named values, e.g. ms.%s { %s = ... }", setter, setter, group.fields[1][1])
@@ -62,7 +63,14 @@ function M.set(group, ...)
     end
     checked[key] = value
   end
-  for key, v in pairs(checked) do group.given[key] = v end
+  return checked
+end
+
+--- Sets keys: all of them, or none where one is an error.
+---@param group mslua.Settings
+---@param ... any one table of named values
+function M.set(group, ...)
+  for key, v in pairs(M.check(group, ...)) do group.given[key] = v end
 end
 
 --- The value of a key, set or default.

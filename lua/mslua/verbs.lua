@@ -184,7 +184,7 @@ local function train(recipe)
   a[1], a[2] = epochs, dataset
   a.callbacks = callbacks_of(recipe, dataset, eval_dataset)
   local limit = flags.fast_dev_run or flags.max_steps
-  a.max_steps = limit and most and math.min(limit, most) or limit or most
+  a.max_steps = limit and math.min(limit, most or limit) or most
   a.metrics_limit, a.config = recipe.train.metrics_limit, recipe:config_text()
   return model:train(a)
 end

@@ -145,14 +145,11 @@ function Dataset:map(...)
   local steps = flatten(a.operations, {})
   if #steps == 0 then steps[1] = {} end
   if inputs and #inputs == 0 then errors.fail "map: input_columns: expected names of columns, got an empty list" end
-  local takes = false
-  for _, step in ipairs(steps) do takes = takes or type(step) == "string" end
-  if a.arguments ~= nil and not takes then
-    errors.fail "map: arguments: they are for an operation that is a file; a function has its upvalues"
-  end
+  local takes_arguments = false
   local longer = a.num_parallel_workers and with(self, nil, a.num_parallel_workers) or self
   for i, step in ipairs(steps) do
     if type(step) == "string" then
+      takes_arguments = true
       longer = with(longer, derive.code("map: operations", step, a.arguments,
         { kind = "code", inputs = inputs, outputs = i == #steps and outputs or nil }))
     elseif type(step) == "function" then
@@ -176,6 +173,9 @@ function Dataset:map(...)
         longer = with(longer, { kind = "map", transforms = transforms, columns = inputs, names = names })
       end
     end
+  end
+  if a.arguments ~= nil and not takes_arguments then
+    errors.fail "map: arguments: they are for an operation that is a file; a function has its upvalues"
   end
   return longer
 end
