@@ -63,6 +63,18 @@ TEST_F(OutputTest, DoesNotWaitForAReader) {
   EXPECT_EQ(poll(&space, 1, 60000), 1);  // there is space again
 }
 
+// Another program that has the pipe may have said that writes to it do not wait.
+TEST_F(OutputTest, WaitsWhereAPipeThatDoesNotBlockIsFull) {
+  ASSERT_EQ(fcntl(ends_[1], F_SETFL, O_NONBLOCK), 0);
+  Output output(ends_[1], wake_);
+  std::string all;
+  for (int i = 0; i < 20000; ++i) all += "line " + std::to_string(i) + "\n";
+  output.Write(all);
+  EXPECT_FALSE(output.Flush(absl::Milliseconds(100)));  // the pipe holds 64 KiB
+  EXPECT_EQ(Read(all.size()), all);
+  EXPECT_TRUE(output.Flush(absl::Seconds(60)));
+}
+
 TEST_F(OutputTest, ReaderThatHasClosed) {
   Output output(ends_[1], wake_);
   close(ends_[0]);

@@ -21,6 +21,7 @@ TEST(RunConfig, NamesTheFolderOfTheRecipe) {
 TEST(RunConfig, NamesAnAbsoluteFolderForARunElsewhere) {
   EXPECT_EQ(WithFolders(kConfig, "../a", "/data/u"), Head("\"/data/u\""));
   EXPECT_EQ(WithFolders(kConfig, "/tmp/a", "/data/a \"b\\"), Head("\"/data/a \\\"b\\\\\""));
+  EXPECT_EQ(WithFolders(kConfig, "/tmp/a", "/data/a\n\r"), Head("\"/data/a\\n\\r\""));
 }
 
 TEST(RunConfig, NamesFoldersFromTheRun) {

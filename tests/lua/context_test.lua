@@ -164,4 +164,12 @@ check.case("communication before init, and back ends that are not there", functi
   check.fails_here("expected one of", function() ms.communication.init("gloo") end)
 end)
 
+check.case("keys of the channel stay as they are where ranks have joined", function()
+  ms.set_ps_context { client_password = "secret" }
+  ms.communication.init()
+  check.fails_here("set_ps_context: client_password: the ranks have joined already",
+    function() ms.set_ps_context({ client_password = "other" }) end)
+  check.equal(ms.get_ps_context "client_password", "***")
+end)
+
 check.done()

@@ -25,7 +25,7 @@ expect "-n 4" 0 "rank 0 of 4 (mslua -n), native, 1 host, 1 thread a rank"
 no_leftovers "-n 4"
 
 # A parent may have signals of ended processes ignored.
-run timeout 60 python3 -c 'import os, signal, sys
+run timeout -k 10 60 python3 -c 'import os, signal, sys
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 os.execv(sys.argv[1], sys.argv[1:])' "$mslua" run "$script" -n 2
 expect "SIGCHLD is ignored" 0 "[1.]]"

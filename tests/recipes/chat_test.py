@@ -92,6 +92,8 @@ def test_commands():
 def test_old_messages_are_forgotten():
     done = run("chat", "narrow", *CHAT, lines=["abc", "abc", "abc", "x" * 60, "abc"])
     check("old messages", "the 2 oldest messages are forgotten: the network takes 64 tokens" in done.stderr, done)
+    # Without a conversation before it, the last message would leave nothing to forget.
+    check("the conversation is kept", done.stderr.count("the 2 oldest messages are forgotten") == 2, done)
     check("a message that is too long", "the message has" in done.stderr and done.returncode == 1
           and len(done.stdout.splitlines()) == 4, done)
 

@@ -51,6 +51,7 @@ return ms.recipe {
       nn.Dense(512, 4) }
   end,
   optimizer = nn.SGD { learning_rate = 0.1 }, train = { epochs = 3, grad_norm = true },
+  callbacks = p.ranks == 1 and ms.Histograms { every_steps = 2, gradients = true } or nil,
   eval = { every_steps = 2, metrics = { m = function(output) return ops.reduce_mean(output, 2) end } },
   parallel = p.ranks > 1 and { parallel_mode = "auto_parallel" } or nil,
 }
@@ -96,6 +97,11 @@ def main():
         norms = [[r["grad_norm"] for r in train("evaluated_%d_%s" % (len(words), every), "eval.every_steps=" + every,
                                                 *words, recipe="evaluated.lua")] for every in ("2", "0")]
         check(len(norms[0]) == 6 and norms[0] == norms[1], (words, norms))
+    histograms = []
+    for every in "2", "0":
+        with open("evaluated_0_%s/summaries.jsonl" % every, encoding="utf-8") as file:
+            histograms.append([record for record in map(json.loads, file) if "histogram" in record])
+    check(len(histograms[0]) > 8 and histograms[0] == histograms[1], histograms)
     clipped = train("clipped", "norm=false", "clip=true")
     check(math.isclose(clipped[0]["grad_norm"], one[0], rel_tol=1e-5), "the norm is the one before clipping")
     slow = train("slow", "norm=false", "nap=true")

@@ -167,6 +167,31 @@ def samples_of(folder):
         return json.load(file)["samples"]
 
 
+# An evaluation whose network gives NaN, and whose loss is one number for a batch.
+NAN = '''
+local ms = require "mslua"
+local nn, ops = ms.nn, ms.ops
+local function data(x)
+  return ms.dataset.NumpySlicesDataset({ x, ms.ones({ 16 }, ms.int32) }, { "x", "y" }):batch(4)
+end
+local One = nn.Cell:extend "One"
+function One:construct(output, label) return ops.reduce_mean(ops.cross_entropy(output, label)) end
+return ms.recipe {
+  name = "nan", network = function() return nn.Dense(4, 3) end, loss = One(), optimizer = nn.SGD { learning_rate = 0 },
+  dataset = data(ms.ones { 16, 4 }), eval_dataset = data(ms.ones { 16, 4 } * (0 / 0)), eval = { metrics = { "top1" } },
+  train = { epochs = 1 }, parallel = { parallel_mode = "data_parallel", gradients_mean = true },
+}
+'''
+
+
+def check_nan():
+    with open("nan.lua", "w", encoding="utf-8") as file:
+        file.write(NAN)
+    mslua("train", "nan.lua", "-n", "2", "--out", "nan")
+    found = samples_of("nan")
+    check(len(found) == 16 and all(s["label"] == 1 and s["confidence"] is None for s in found), found)
+
+
 def check_parts():
     """The worst samples of ranks that have parts of the network are those of one rank."""
     with open("parts.lua", "w", encoding="utf-8") as file:
@@ -214,6 +239,7 @@ def main():
     check(two[6, "gradients/1.weight"]["count"] == whole[6, "gradients/1.weight"]["count"] == 72, two)
     check_samples("two", 2)
     check_parts()
+    check_nan()
 
     mslua("report", "a", "two", "-o", "r.html")
     with open("r.html", encoding="utf-8") as file:
