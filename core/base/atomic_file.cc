@@ -166,7 +166,8 @@ Status AtomicFolder::Commit() {
   }
   committed_ = true;
   RETURN_IF_ERROR(SyncFolder(ParentOf(path_)));
-  return replaced ? RemoveTree(beside_) : absl::OkStatus();
+  if (replaced) RemoveTree(beside_).IgnoreError();  // RemoveLeftovers() gets another chance
+  return absl::OkStatus();
 }
 
 bool IsTemporaryName(absl::string_view name) {

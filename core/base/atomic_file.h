@@ -27,7 +27,8 @@ class AtomicFile {
   // Appends `size` bytes. Errors name the file and the cause (a full disk is RESOURCE_EXHAUSTED); after one the
   // file can only be given up.
   Status Write(const void* data, size_t size);
-  // Puts the file in the place of whatever was at `path`. On an error `path` is as it was.
+  // Puts the file in the place of whatever was at `path`. On an error `path` is as it was, unless the folder could not
+  // be synced: then the new file is there, but a crash of the host may bring back the old one.
   Status Commit();
 
  private:
@@ -39,7 +40,7 @@ class AtomicFile {
   bool committed_ = false;
 };
 
-// Writes a whole file as AtomicFile does: on an error `path` is as it was.
+// Writes a whole file as AtomicFile does.
 Status WriteFileAtomically(const std::string& path, absl::string_view contents);
 
 // A folder being filled. Its files need no renaming of their own, but must be forced to disk by their writers
@@ -55,7 +56,8 @@ class AtomicFolder {
 
   // Where to put the files until Commit().
   const std::string& path() const { return beside_; }
-  // Renames the folder to `path`. A folder that was there changes places with it at once and is then removed.
+  // Renames the folder to `path`. A folder that was there changes places with it at once and is then removed; what
+  // cannot be removed stays under the temporary name. Errors as for AtomicFile::Commit().
   Status Commit();
 
  private:

@@ -152,23 +152,25 @@ Status CheckpointKeeper::Saved(const std::string& path, double now) {
 Status CheckpointKeeper::Verify(const std::string& path) { return VerifyFolder(path, VerifyDepth::kOnDisk); }
 
 Status CheckpointKeeper::Keep(const std::string& path, double now) {
+  Status removed;  // the first error
+  const auto remove_oldest = [&] {
+    removed.Update(RemoveAtomically(generations_.front()));
+    generations_.pop_front();
+  };
   generations_.erase(std::remove(generations_.begin(), generations_.end(), path), generations_.end());
   if (options_.keep_checkpoint_max > 0) {
     generations_.push_back(path);
-    while (static_cast<int64_t>(generations_.size()) > options_.keep_checkpoint_max) {
-      RETURN_IF_ERROR(RemoveAtomically(generations_.front()));
-      generations_.pop_front();
-    }
+    while (static_cast<int64_t>(generations_.size()) > options_.keep_checkpoint_max) remove_oldest();
   } else if (options_.keep_checkpoint_per_n_minutes > 0) {
     // Those since the last kept one go; the newest always stays.
-    for (; !generations_.empty(); generations_.pop_front()) RETURN_IF_ERROR(RemoveAtomically(generations_.front()));
+    while (!generations_.empty()) remove_oldest();
     if (now - last_kept_ >= 60.0 * static_cast<double>(options_.keep_checkpoint_per_n_minutes)) {
       last_kept_ = now;  // kept for good
     } else {
       generations_.push_back(path);
     }
   }
-  return absl::OkStatus();
+  return removed;
 }
 
 }  // namespace mslua::checkpoint

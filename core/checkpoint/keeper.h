@@ -43,10 +43,11 @@ class CheckpointKeeper {
   std::string PathFor(int64_t epoch, int64_t step) const;
 
   // To be called when SaveCheckpoint to `path` is done: verifies it and only then removes what is over the number
-  // to keep. On an error nothing was removed by reason of this checkpoint.
+  // to keep. The two are apart for ranks with directories of their own: nothing is removed before all have verified.
   Status Saved(const std::string& path, double now);
-  // The two parts of Saved(), for ranks with directories of their own: nothing is removed before all have verified.
+  // On an error nothing is to be removed by reason of this checkpoint.
   static Status Verify(const std::string& path);
+  // On an error the checkpoint is kept, and one that should be gone stays; it is not tried again.
   Status Keep(const std::string& path, double now);
 
  private:

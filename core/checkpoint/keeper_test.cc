@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <vector>
 
 #include "core/checkpoint/checkpoint.h"
 #include "gmock/gmock.h"
@@ -111,6 +112,24 @@ TEST_F(KeeperTest, NothingGoesBeforeTheNewestIsVerified) {
   fs::resize_file(path + "/rank_0.safetensors", 20);
   EXPECT_TRUE(absl::IsDataLoss(keeper->Saved(path, 0)));
   EXPECT_THAT(Names(), ElementsAre("net-1_1.ckpt", "net-1_2.ckpt"));
+}
+
+TEST_F(KeeperTest, AnOldOneThatCannotBeRemovedStaysAndIsNamedOnce) {
+  options_.keep_checkpoint_max = 1;
+  options_.prefix.assign(240, 'p');  // no room in a name for the temporary one by which a checkpoint goes
+  auto keeper = CheckpointKeeper::Create(options_, "", 0);
+  ASSERT_TRUE(keeper.ok());
+  std::vector<Status> saved;
+  for (const int step : {1, 2, 3}) {
+    const std::string path = keeper->PathFor(1, step), elsewhere = options_.directory + "/x.ckpt";
+    ASSERT_TRUE(Save(elsewhere).ok());
+    fs::rename(elsewhere, path);
+    saved.push_back(keeper->Saved(path, 0));
+  }
+  EXPECT_TRUE(saved[0].ok()) << saved[0];
+  EXPECT_THAT(saved[1].message(), HasSubstr("cannot remove " + keeper->PathFor(1, 1)));
+  EXPECT_THAT(saved[2].message(), HasSubstr("cannot remove " + keeper->PathFor(1, 2)));
+  EXPECT_EQ(Names().size(), 3u);
 }
 
 TEST_F(KeeperTest, AnotherRunGetsAnotherPrefixAndAResumedOneItsOwn) {

@@ -22,6 +22,7 @@ namespace mslua {
 namespace {
 
 constexpr char kGood = '+', kBad = '-';  // first bytes of texts that ranks give each other
+constexpr char kIsSaved[] = "mslua/checkpoint-is-saved";  // payload of an error after which the checkpoint is there
 
 // The ranks' texts without their first byte; an error that names the first rank whose text is kBad, of those that lead
 // a place (all, where `places` is null).
@@ -141,6 +142,10 @@ void CheckpointHook::SaveBestIfDue(const TrainState& state) {
 
 void CheckpointHook::NoteFailure(const Status& status) const {
   if (status.ok()) return;
+  if (status.GetPayload(kIsSaved)) {
+    notice_(absl::StrCat("checkpoint saved, but an older one stays: ", status.message()));
+    return;
+  }
   // Another rank's error is only its text.
   const bool full = absl::StrContains(status.message(), std::strerror(ENOSPC));
   const int64_t most = options_.keeper.keep_checkpoint_max;
@@ -152,15 +157,18 @@ void CheckpointHook::NoteFailure(const Status& status) const {
 }
 
 Status CheckpointHook::Saved(checkpoint::CheckpointKeeper* keeper, const std::string& path) {
-  RETURN_IF_ERROR(keeper->Saved(path, Now()));
-  NoteSaved(keeper, path);
-  return absl::OkStatus();
+  RETURN_IF_ERROR(checkpoint::CheckpointKeeper::Verify(path));
+  return Keep(keeper, path);
 }
 
-void CheckpointHook::NoteSaved(const checkpoint::CheckpointKeeper* keeper, const std::string& path) {
-  if (keeper != keeper_.get()) return;
-  saved_ = true;
-  lineage_.parent = path.substr(path.rfind('/') + 1);
+Status CheckpointHook::Keep(checkpoint::CheckpointKeeper* keeper, const std::string& path) {
+  if (keeper == keeper_.get()) {
+    saved_ = true;
+    lineage_.parent = path.substr(path.rfind('/') + 1);
+  }
+  Status removed = keeper->Keep(path, Now());
+  if (!removed.ok()) removed.SetPayload(kIsSaved, absl::Cord());
+  return removed;
 }
 
 checkpoint::RunState CheckpointHook::NextRun(const TrainState& state) {
@@ -454,9 +462,7 @@ Status CheckpointHook::CommitPlaces(checkpoint::CheckpointKeeper* keeper, const 
   }
   RETURN_IF_ERROR(GatherGood(groups, done.ok() ? std::string(1, kGood) : kBad + std::string(done.message())).status());
   if (keeper == nullptr) return absl::OkStatus();
-  RETURN_IF_ERROR(keeper->Keep(path, Now()));
-  NoteSaved(keeper, path);
-  return absl::OkStatus();
+  return Keep(keeper, path);
 }
 
 void CheckpointHook::AtEnd(const TrainState& state, const Status& outcome) {
