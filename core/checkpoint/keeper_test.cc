@@ -116,7 +116,8 @@ TEST_F(KeeperTest, NothingGoesBeforeTheNewestIsVerified) {
 
 TEST_F(KeeperTest, AnOldOneThatCannotBeRemovedStaysAndIsNamedOnce) {
   options_.keep_checkpoint_max = 1;
-  options_.prefix.assign(240, 'p');  // no room in a name for the temporary one by which a checkpoint goes
+  // A removed checkpoint takes a temporary name first: here it is longer than a file name may be.
+  options_.prefix.assign(240, 'p');
   auto keeper = CheckpointKeeper::Create(options_, "", 0);
   ASSERT_TRUE(keeper.ok());
   std::vector<Status> saved;

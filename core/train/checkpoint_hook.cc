@@ -21,7 +21,7 @@
 namespace mslua {
 namespace {
 
-constexpr char kGood = '+', kBad = '-';  // first bytes of texts that ranks give each other
+constexpr char kGood = '+', kBad = '-';                   // first bytes of texts that ranks give each other
 constexpr char kIsSaved[] = "mslua/checkpoint-is-saved";  // payload of an error after which the checkpoint is there
 
 // The ranks' texts without their first byte; an error that names the first rank whose text is kBad, of those that lead
