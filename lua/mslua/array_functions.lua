@@ -1,7 +1,9 @@
 --- Functions of ms.ops that take tensors apart, put them together and look for elements, made of other operators.
 local args = require "mslua.args"
+local axis_part = require "mslua.axis_part"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
+local Shape = require "mslua.shape"
 
 local x = { "x", "operand", required = true, doc = "the tensor" }
 local axis = { "axis", "integer", 1, doc = "the axis, from 1; -1: the last" }
@@ -34,13 +36,7 @@ return function(ops)
 
   local split = ops.split
 
-  -- The elements [first, last] of an axis.
-  local function part(t, along, first, last)
-    local begin, stop = {}, {}
-    for d, size in ipairs(t.shape) do begin[d], stop[d] = 1, size + 1 end
-    begin[along], stop[along] = first, last + 1
-    return (ops.strided_slice(t, begin, stop))
-  end
+  local function part(...) return axis_part(ops, ...) end
 
   local bind_sections = args.signature("split", {
     x, { "sizes", "integers", required = true, min = 1, doc = "the sizes of the parts along the axis" }, axis,
@@ -241,6 +237,95 @@ return function(ops)
     local a = bind_trace(...)
     if #a.x.shape ~= 2 then errors.fail("trace: x: expected a matrix, got shape %s", errors.show(a.x.shape)) end
     return (ops.reduce_sum(ops.diagonal(a.x)))
+  end
+
+  ------------------------------------------------------------------------------------------------------------ places
+
+  -- The places that the last axis of `indices` [.., k] names in the first k dimensions of a tensor of `shape`, counted
+  -- as if these dimensions were one, [..]; and its size. A place that is outside is the size, an error of the operator
+  -- that takes it.
+  local function places_in(name, shape, indices)
+    local k = indices.shape[#indices.shape]
+    if not indices.dtype:find "^int" or not k or k < 1 or k > #shape then
+      errors.fail("%s: indices: expected integers [.., k], where k is from 1 to %d, the dimensions of %s; got %s %s",
+        name, #shape, errors.show(shape), indices.dtype, errors.show(indices.shape))
+    end
+    local count = 1
+    for d = 1, k do count = count * shape[d] end
+    if count >= 2 ^ 31 then indices = ops.cast(indices, "int64") end
+    local last, flat, inside = #indices.shape, nil, nil
+    for d = 1, k do
+      local i = ops.squeeze(part(indices, last, d, d), { last })
+      local fits = ops.logical_and(ops.greater_equal(i, 0), ops.less(i, shape[d]))
+      flat, inside = flat and flat * shape[d] + i or i, inside and ops.logical_and(inside, fits) or fits
+    end
+    return ops.select(inside, flat, count), count
+  end
+
+  -- `shape` whose first k dimensions are one.
+  local function merged(shape, k, count)
+    local flat = { count }
+    for d = k + 1, #shape do flat[#flat + 1] = shape[d] end
+    return flat
+  end
+
+  -- The shape of the slices that `indices` [.., k] name in `shape`.
+  local function slices_of(shape, indices)
+    local k, result = indices.shape[#indices.shape], {}
+    for d = 1, #indices.shape - 1 do result[d] = indices.shape[d] end
+    for d = k + 1, #shape do result[#result + 1] = shape[d] end
+    return result, k
+  end
+
+  local places = { "indices", "operand", required = true,
+    doc = "[.., k], integers: the last axis has a place, counted from 0, in each of the first k dimensions" }
+
+  local bind_gather_nd = args.signature("gather_nd", { x, places })
+
+  --- The elements, or slices, of x at places: [..] of indices [.., k] where x has k dimensions, [.., the other
+  --- dimensions of x] where it has more. A place outside of x is an error. (x, indices)
+  function ops.gather_nd(...)
+    local a = bind_gather_nd(...)
+    local at, count = places_in("gather_nd", a.x.shape, a.indices)
+    local shape, k = slices_of(a.x.shape, a.indices)
+    return (ops.reshape(ops.gather(ops.reshape(a.x, merged(a.x.shape, k, count)), ops.reshape(at, { -1 })), shape))
+  end
+
+  -- x with updates added at places.
+  local function add_at(name, t, indices, updates)
+    local full = t.shape
+    local at, count = places_in(name, full, indices)
+    local shape, k = slices_of(full, indices)
+    if not Shape.__eq(updates.shape, shape) then
+      errors.fail("%s: updates: expected %s for indices %s of %s, got %s", name, errors.show(shape),
+        errors.show(indices.shape), errors.show(full), errors.show(updates.shape))
+    end
+    local flat = merged(full, k, count)
+    local rows = merged(full, k, -1)
+    local sum = ops.scatter_add(ops.reshape(t, flat), ops.reshape(at, { -1 }), ops.reshape(updates, rows))
+    return (ops.reshape(sum, full))
+  end
+
+  local updates = { "updates", "operand", required = true,
+    doc = "what is added: [..] of indices [.., k], and the other dimensions" }
+
+  local bind_scatter_nd = args.signature("scatter_nd", {
+    places, updates, { "shape", "integers", required = true, min = 1, doc = "the shape of the result" },
+  })
+
+  --- A tensor of zeros to which updates are added at places; places that are named more than once get the sum.
+  --- (indices, updates, shape)
+  function ops.scatter_nd(...)
+    local a = bind_scatter_nd(...)
+    return add_at("scatter_nd", core.full(a.shape, 0, a.updates.dtype), a.indices, a.updates)
+  end
+
+  local bind_tensor_scatter_add = args.signature("tensor_scatter_add", { x, places, updates })
+
+  --- x with updates added at places; places that are named more than once get the sum. (x, indices, updates)
+  function ops.tensor_scatter_add(...)
+    local a = bind_tensor_scatter_add(...)
+    return add_at("tensor_scatter_add", a.x, a.indices, a.updates)
   end
 
   ------------------------------------------------------------------------------------------------------------ search

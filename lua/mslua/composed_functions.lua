@@ -85,6 +85,117 @@ return function(ops)
   --- bool: whether all elements along the axes are true, or not 0. (x, axis, keep_dims = false)
   function ops.all(...) return reduce_truth(ops.reduce_min, bind_all(...)) end
 
+  -- Fails unless two tensors have one shape.
+  local function check_same(name, x1, x2)
+    if x1.shape ~= x2.shape then
+      errors.fail("%s: expected two tensors of one shape, got %s and %s", name, errors.show(x1.shape),
+        errors.show(x2.shape))
+    end
+  end
+
+  local bind_count = args.signature("count_nonzero", { x, axis, keep_dims })
+
+  --- int32: how many elements along the axes are not 0. (x, axis, keep_dims = false)
+  function ops.count_nonzero(...)
+    local a = bind_count(...)
+    return (ops.reduce_sum(ops.cast(ops.not_equal(a.x, 0), "int32"), { axis = a.axis, keep_dims = a.keep_dims }))
+  end
+
+  local function two(name)
+    return args.signature(name, {
+      { "x1", "operand", required = true, doc = "a tensor" },
+      { "x2", "operand", required = true, doc = "a tensor whose shape broadcasts with that of x1" },
+    })
+  end
+
+  local bind_xor = two "logical_xor"
+
+  --- bool: whether exactly one of two elements is true. (x1, x2)
+  function ops.logical_xor(...)
+    local a = bind_xor(...)
+    if a.x1.dtype ~= "bool" or a.x2.dtype ~= "bool" then
+      errors.fail("logical_xor: expected two tensors of bool, got %s and %s", a.x1.dtype, a.x2.dtype)
+    end
+    return (ops.not_equal(a.x1, a.x2))
+  end
+
+  -- The larger and the smaller of two numbers, of which the first one is the larger at ties: together they have the
+  -- gradients of both.
+  local function in_order(x1, x2)
+    local first = ops.greater_equal(x1, x2)
+    x1, x2 = ops.broadcast_to(x1, first.shape), ops.broadcast_to(x2, first.shape)
+    return ops.select(first, x1, x2), ops.select(first, x2, x1)
+  end
+
+  local bind_logaddexp = two "logaddexp"
+
+  --- log(exp(x1) + exp(x2)), exact where exp overflows or is 0. (x1, x2)
+  function ops.logaddexp(...)
+    local a = bind_logaddexp(...)
+    local most, least = in_order(a.x1, a.x2)
+    -- Of two equal infinities the difference is NaN.
+    local infinite = ops.logical_and(ops.equal(most, least), ops.equal(ops.abs(most), math.huge))
+    return (ops.select(infinite, most, most + ops.softplus(ops.select(infinite, 0, least - most))))
+  end
+
+  local bind_xlogy = two "xlogy"
+
+  --- x1 log(x2), 0 where x1 is 0 and x2 is a number. (x1, x2)
+  function ops.xlogy(...)
+    local a = bind_xlogy(...)
+    local zero = ops.logical_and(ops.equal(a.x1, 0), ops.equal(a.x2, a.x2))
+    return (ops.select(zero, 0, a.x1 * ops.log(ops.select(zero, 1, a.x2))))
+  end
+
+  local bind_hypot = two "hypot"
+
+  --- sqrt(x1^2 + x2^2), exact where the squares overflow or are 0; the gradient where both are 0 is 0. (x1, x2)
+  function ops.hypot(...)
+    local a = bind_hypot(...)
+    local most, least = in_order(ops.abs(a.x1), ops.abs(a.x2))
+    -- Where there is no quotient, or it is that of infinities.
+    local plain = ops.logical_or(ops.equal(most, 0), ops.equal(most, math.huge))
+    local ratio = ops.select(plain, 0, least / ops.select(plain, 1, most))
+    return most * ops.sqrt(ratio * ratio + 1)
+  end
+
+  local bind_close = args.signature("isclose", {
+    { "x1", "operand", required = true, doc = "a tensor" },
+    { "x2", "operand", required = true, doc = "what it is compared with" },
+    { "rtol", "number", 1e-5, min = 0, doc = "the largest difference, as a part of x2" },
+    { "atol", "number", 1e-8, min = 0, doc = "what is added to it" },
+    { "equal_nan", "boolean", false, doc = "true: two NaN are close" },
+  })
+
+  --- bool: whether abs(x1 - x2) <= atol + rtol abs(x2); equal infinities are close. (x1, x2, rtol = 1e-5, atol = 1e-8,
+  --- equal_nan = false)
+  function ops.isclose(...)
+    local a = bind_close(...)
+    local near = ops.less_equal(ops.abs(a.x1 - a.x2), ops.abs(a.x2) * a.rtol + a.atol)
+    near = ops.logical_and(near, ops.less(ops.abs(a.x2), math.huge))
+    near = ops.logical_or(near, ops.equal(a.x1, a.x2))
+    if not a.equal_nan then return near end
+    return (ops.logical_or(near, ops.logical_and(ops.not_equal(a.x1, a.x1), ops.not_equal(a.x2, a.x2))))
+  end
+
+  local bind_cross = args.signature("cross", {
+    { "x1", "operand", required = true, doc = "vectors of 3 numbers along an axis" },
+    { "x2", "operand", required = true, doc = "as many vectors" },
+    { "axis", "integer", -1, doc = "the axis of the vectors, from 1; -1: the last" },
+  })
+
+  --- The cross products of the vectors of x1 and x2 along an axis of size 3. (x1, x2, axis = -1)
+  function ops.cross(...)
+    local a = bind_cross(...)
+    check_same("cross", a.x1, a.x2)
+    local along = args.axis("cross", "axis", a.axis, #a.x1.shape)
+    if a.x1.shape[along] ~= 3 then
+      errors.fail("cross: x1: expected vectors of 3 numbers along axis %d, got %s", along, errors.show(a.x1.shape))
+    end
+    local function shifted(t, by) return (ops.roll(t, { by }, { along })) end
+    return shifted(a.x1, -1) * shifted(a.x2, -2) - shifted(a.x1, -2) * shifted(a.x2, -1)
+  end
+
   local bind_swapaxes = args.signature("swapaxes", {
     x, { "axis0", "integer", required = true, doc = "an axis, from 1; -1: the last" },
     { "axis1", "integer", required = true, doc = "the axis it changes places with" },
@@ -176,14 +287,6 @@ return function(ops)
       end
     end
     return (ops.reshape(ops.broadcast_to(ops.expand_dims(t, along + 1), wide), result))
-  end
-
-  -- Fails unless two tensors have one shape.
-  local function check_same(name, x1, x2)
-    if x1.shape ~= x2.shape then
-      errors.fail("%s: expected two tensors of one shape, got %s and %s", name, errors.show(x1.shape),
-        errors.show(x2.shape))
-    end
   end
 
   local bind_distance = args.signature("pairwise_distance", {

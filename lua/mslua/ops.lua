@@ -298,6 +298,7 @@ end
 require "mslua.collective_ops"(ops, Operator)
 require "mslua.activation_functions"(ops)
 require "mslua.composed_functions"(ops)
+require "mslua.padding"(ops)
 require "mslua.grid_sample"(ops)
 require "mslua.array_functions"(ops)
 ops.Operator = Operator

@@ -125,6 +125,129 @@ check.case("any and all", function()
   check.equal({ ops.any(none):item(), ops.all(none):item() }, { false, true })
 end)
 
+local inf, nan = math.huge, 0 / 0
+
+-- Lists that may have NaN and infinities.
+local function check_list(got, wanted)
+  for i, w in ipairs(wanted) do
+    local same = w ~= w and got[i] ~= got[i] or w == got[i] or math.abs(got[i] - w) <= 1e-12 * math.abs(w)
+    if not same then error(("element %d: expected %.17g, got %.17g"):format(i, w, got[i]), 2) end
+  end
+end
+
+check.case("count_nonzero and logical_xor", function()
+  check.equal(ops.count_nonzero(z):item(), 5)
+  check.equal(ops.count_nonzero(z, 2):totable(), { 3, 2 })
+  check.equal(ops.count_nonzero(z, { axis = 1, keep_dims = true }):totable(), { { 1, 2, 2 } })
+  local t, f = ms.Tensor { true, true, false, false }, ms.Tensor { true, false, true, false }
+  check.equal(ops.logical_xor(t, f):totable(), { false, true, true, false })
+  check.fails_here("logical_xor: expected two tensors of bool, got bool and float32",
+    function() ops.logical_xor(t, ms.ones { 4 }) end)
+end)
+
+check.case("logaddexp", function()
+  local a, b = f64 { 0, 1, -1000, inf, -inf, -inf, inf, nan, 3 }, f64 { -20, 1, 1e8, 1, -inf, 2, inf, 1, 3 }
+  check_list(numbers(ops.logaddexp(a, b)),
+    { 2.0611536203143e-09, 1.6931471805599454, 1e8, inf, -inf, 2, inf, nan, 3.6931471805599454 })
+  check.near(numbers(ops.logaddexp(f64 { { 0 }, { 1 } }, f64 { 0, 1 })),
+    { 0.69314718056, 1.31326168752, 1.31326168752, 1.69314718056 }, 1e-11)
+  local function of(v) return ops.logaddexp(v, ops.reverse(v, { 1 }) * 0.5) end
+  check_gradient(of, f64 { -2, -0.5, 0.25, 3 })
+  local function at_tie(f)
+    local gradient = ms.grad(function(...) return ops.reduce_sum(f(...)) end, { 1, 2 })(f64 { 3 }, f64 { 3 })
+    return gradient[1]:item(), gradient[2]:item()
+  end
+  check.near({ at_tie(ops.logaddexp) }, { 0.5, 0.5 }, 1e-12)
+  check.near({ at_tie(ops.hypot) }, { math.sqrt(0.5), math.sqrt(0.5) }, 1e-12)
+end)
+
+check.case("xlogy and hypot", function()
+  check_list(numbers(ops.xlogy(f64 { 0, 0, 0, 2, 2, 1, nan }, f64 { 0, nan, -1, 3, 0, inf, 1 })),
+    { 0, nan, 0, 2 * math.log(3), -inf, inf, nan })
+  check_gradient(function(v) return ops.xlogy(v, ops.square(v) + 1) end, f64 { -2, 0, 0.25, 3 })
+  check.equal(numbers(ms.grad(function(v) return ops.reduce_sum(ops.xlogy(f64 { 0, 1 }, v)) end)(f64 { 0, 4 })),
+    { 0, 0.25 })
+  check_list(numbers(ops.hypot(f64 { 3, -3e200, 0, inf, 1e-200, nan, inf }, f64 { 4, 4e200, 0, 1, 0, 1, -inf })),
+    { 5, 5e200, 0, inf, 1e-200, nan, inf })
+  check_gradient(function(v) return ops.hypot(v, ops.reverse(v, { 1 })) end, f64 { -2, -0.5, 0.25, 3 })
+  check.equal(numbers(ms.grad(function(v) return ops.reduce_sum(ops.hypot(v, v)) end)(f64 { 0 })), { 0 })
+end)
+
+check.case("isclose", function()
+  local a, b = f64 { 1, 1, inf, inf, nan, 1, -inf }, f64 { 1 + 1e-6, 1.1, inf, 1, nan, inf, inf }
+  check.equal(ops.isclose(a, b):totable(), { true, false, true, false, false, false, false })
+  check.equal(ops.isclose(a, b, 0.2, 0, true):totable(), { true, true, true, false, true, false, false })
+end)
+
+check.case("cross", function()
+  check.equal(ops.cross(f64 { { 1, 2, 3 }, { 0, 1, 0 } }, f64 { { 4, 5, 6 }, { 0, 0, 1 } }):totable(),
+    { { -3, 6, -3 }, { 1, 0, 0 } })
+  check.equal(ops.cross(f64 { { 1 }, { 2 }, { 3 } }, f64 { { 4 }, { 5 }, { 6 } }, 1):totable(),
+    { { -3 }, { 6 }, { -3 } })
+  check_gradient(function(v) return ops.cross(v, ops.reverse(v, { 1 })) end, f64 { -2, -0.5, 3 })
+  check.fails_here("cross: x1: expected vectors of 3 numbers along axis 1, got {5}", function() ops.cross(x, x) end)
+end)
+
+local function int(list) return ms.Tensor(list, ms.int32) end
+
+check.case("gather_nd, scatter_nd and tensor_scatter_add", function()
+  check.equal(ops.gather_nd(z, int { { 0, 1 }, { 1, 2 } }):totable(), { -2, -1 })
+  check.equal(ops.gather_nd(z, int { { { 1 }, { 0 } } }):totable(), { { z[2]:totable(), z[1]:totable() } })
+  check.equal(ops.gather_nd(z, int { 1, 0 }):item(), 0)
+  local at = int { { 0, 2 }, { 1, 0 }, { 0, 2 } }
+  check.equal(ops.scatter_nd(at, f64 { 1, 2, 4 }, { 2, 3 }):totable(), { { 0, 0, 5 }, { 2, 0, 0 } })
+  check.equal(ops.scatter_nd(int { { 2 }, { 0 } }, z, { 3, 3 }):totable(),
+    { z[2]:totable(), { 0, 0, 0 }, z[1]:totable() })
+  check.equal(ops.tensor_scatter_add(z, at, f64 { 1, 2, 4 }):totable(), { { 0.5, -2, 6 }, { 2, 3, -1 } })
+  check_gradient(function(v) return ops.gather_nd(v, at) end, z)
+  check_gradient(function(v) return ops.tensor_scatter_add(z, at, v) end, f64 { 1, 2, 4 })
+  -- The place (0, 3) is not that of (1, 0).
+  for _, place in ipairs { { 0, 3 }, { 2, 0 }, { -1, 2 }, { 1, -1 } } do
+    check.fails("gather: indices[0] is 6, expected 0 to 5", function() ops.gather_nd(z, int { place }) end)
+    check.fails("scatter_sum: indices[0] is 6, expected 0 to 5",
+      function() ops.scatter_nd(int { place }, f64 { 1 }, { 2, 3 }) end)
+  end
+  check.fails_here("gather_nd: indices: expected integers [.., k], where k is from 1 to 2",
+    function() ops.gather_nd(z, int { { 1, 2, 3 } }) end)
+  check.fails_here("gather_nd: indices: expected integers", function() ops.gather_nd(z, f64 { { 1, 2 } }) end)
+  check.fails_here("scatter_nd: updates: expected {3} for indices {3, 2} of {2, 3}, got {2}",
+    function() ops.scatter_nd(at, f64 { 1, 2 }, { 2, 3 }) end)
+end)
+
+check.case("modes of pad", function()
+  local row = f64 { 1, 2, 3 }
+  local function padded(mode, low, high) return ops.pad(row, { low = { low }, high = { high }, mode = mode }) end
+  check.equal(padded("constant", 1, 2):totable(), { 0, 1, 2, 3, 0, 0 })
+  check.equal(padded("reflect", 2, 1):totable(), { 3, 2, 1, 2, 3, 2 })
+  check.equal(padded("symmetric", 3, 1):totable(), { 3, 2, 1, 1, 2, 3, 3 })
+  check.equal(padded("replicate", 2, 4):totable(), { 1, 1, 1, 2, 3, 3, 3, 3, 3 })
+  check.equal(padded("circular", 1, 3):totable(), { 3, 1, 2, 3, 1, 2, 3 })
+  check.equal(ops.pad(row, { 1 }, { 0 }, {}, 7):totable(), { 7, 1, 2, 3 })
+  local image = f64 { { 1, 2, 3 }, { 4, 5, 6 } }
+  check.equal(ops.pad(image, { low = { 1, 0 }, high = { 0, 2 }, mode = "reflect" }):totable(),
+    { { 4, 5, 6, 5, 4 }, { 1, 2, 3, 2, 1 }, { 4, 5, 6, 5, 4 } })
+  for _, mode in ipairs { "reflect", "symmetric", "replicate", "circular" } do
+    check_gradient(function(v) return ops.pad(v, { low = { 1, 1 }, high = { 0, 2 }, mode = mode }) end, image)
+  end
+  check.fails_here('pad: mode "reflect" can put at most 2 elements at each end of axis 1 of x, {3}; got low 3, high 0',
+    function() padded("reflect", 3, 0) end)
+  check.fails_here('pad: interior and value are for mode "constant"',
+    function() ops.pad(row, { low = { 1 }, value = 2, mode = "circular" }) end)
+  check.fails_here("pad: low: expected 2 numbers", function() ops.pad(image, { low = { 1 }, mode = "reflect" }) end)
+  check.fails_here("pad: mode: expected", function() ops.pad(row, { low = { 1 }, mode = "mirror" }) end)
+end)
+
+check.case("LRN", function()
+  local list = {}
+  for i = 1, 10 do list[i] = i / 10 end
+  local y = nn.LRN(1, 2, 0.1, 0.75)(ops.reshape(f64(list), { 1, 5, 2 }))
+  -- PyTorch's LocalResponseNorm(3, 0.3, 0.75, 2).
+  check.near(numbers(y), { 0.0592383504873, 0.118036539462, 0.176075100337, 0.232966062025, 0.288371975025,
+    0.341990862791, 0.39356147915, 0.44286664932, 0.510455405142, 0.560476047954 }, 1e-11)
+  check_gradient(function(v) return nn.LRN(1)(ops.reshape(v, { 1, 4, 1 })) end, f64 { -2, -0.5, 0.25, 3 })
+  check.equal(nn.LRN()(ms.ones { 2, 3, 4, 4 }).shape, { 2, 3, 4, 4 })
+end)
+
 check.case("swapaxes, outer, pixel_shuffle", function()
   check.equal(ops.swapaxes(ms.ones { 2, 3, 4 }, 1, -1).shape, { 4, 3, 2 })
   check.fails_here("swapaxes: axis1: expected an axis of 2, from 1, got 3", function() ops.swapaxes(z, 1, 3) end)

@@ -132,6 +132,84 @@ check.case("losses that are not reduced have the shape of the labels", function(
   check.equal(nn.FocalLoss { reduction = "none" }(logits, shares).shape, { 4, 2, 3 })
 end)
 
+-- PyTorch's losses of these.
+local out, signs = f64 { { 0.5, -2, 1 }, { 0, 3, -1 } }, f64 { { 1, -1, 1 }, { -1, 1, -1 } }
+local counts = f64 { { 0, 1, 2 }, { 3, 0, 7 } }
+local class_weight = f64 { 0.5, 1, 2 }
+
+check.case("HingeEmbeddingLoss and SoftMarginLoss", function()
+  check_loss(function(r) return nn.HingeEmbeddingLoss(1.5, r) end, { out, signs }, { 0.5, 3.5, 1, 1.5, 3, 2.5 })
+  check_loss(function(r) return nn.SoftMarginLoss(r) end, { out, signs },
+    { 0.47407698418, 0.126928011043, 0.313261687518, 0.69314718056, 0.0485873515737, 0.313261687518 })
+  check_gradient("HingeEmbeddingLoss", function(x_) return nn.HingeEmbeddingLoss()(x_, signs) end, { out })
+  check_gradient("SoftMarginLoss", function(x_) return nn.SoftMarginLoss()(x_, signs) end, { out })
+end)
+
+check.case("MultiLabelSoftMarginLoss", function()
+  local labels, wanted = f64 { { 1, 0, 1 }, { 0, 1, 0 } }, { 0.330163292723, 0.340561438963 }
+  local function make(r) return nn.MultiLabelSoftMarginLoss(class_weight, r) end
+  local function log1p_exp(v) return math.log(1 + math.exp(v)) end
+  check_loss(function(r) return nn.MultiLabelSoftMarginLoss { reduction = r } end, { out, labels },
+    { (log1p_exp(-0.5) + log1p_exp(-2) + log1p_exp(-1)) / 3, (math.log(2) + log1p_exp(-3) + log1p_exp(-1)) / 3 })
+  check.near(flat(make "none"(out, labels)), wanted, 1e-11)
+  check.near(values(make "mean":rows(out, labels)), wanted, 1e-11)
+  check_gradient("MultiLabelSoftMarginLoss", function(x_) return make "sum"(x_, labels) end, { out })
+  check.fails("MultiLabelSoftMarginLoss: weight: expected 3 numbers, one for each class",
+    function() nn.MultiLabelSoftMarginLoss(f64 { 1 })(out, labels) end)
+end)
+
+check.case("MultiMarginLoss", function()
+  check_loss(function(r) return nn.MultiMarginLoss { reduction = r } end, { out, ids }, { 1 / 6, 4 / 3 })
+  local function squared(r) return nn.MultiMarginLoss(2, 0.5, r, class_weight) end
+  check.near(flat(squared "none"(out, ids)), { 0, 2.04166666667 }, 1e-11)
+  check.near(values(squared "mean":rows(out, ids)), { 0, 2.04166666667 }, 1e-11)
+  check_gradient("MultiMarginLoss", function(x_) return squared "mean"(x_, ids) end, { out })
+  check.fails("gather_d: the label of record 1 is 3",
+    function() nn.MultiMarginLoss()(out, ms.Tensor({ 2, 3 }, ms.int32)) end)
+  check.fails("MultiMarginLoss: expected outputs [n, classes], got {3}",
+    function() nn.MultiMarginLoss()(f64 { 1, 2, 3 }, ms.Tensor({ 1 }, ms.int32)) end)
+end)
+
+check.case("MarginRankingLoss", function()
+  local other = f64 { { 1, -2, 0.5 }, { -1, 3, 0 } }
+  local wanted = { 0.8, 0.3, 0, 1.3, 0.3, 0 }
+  local function make(r) return nn.MarginRankingLoss(0.3, r) end
+  check_loss(make, { out, other, signs }, wanted)
+  check.near(make()({ out, other }, signs):item(), make()(out, other, signs):item(), 0)
+  check.near(values(make "sum":rows({ out, other }, signs)), { 1.1, 1.6 }, 1e-12)
+  check_gradient("MarginRankingLoss", function(a, b) return make "sum"(a, b, signs) end, { out, other })
+  check.fails("MarginRankingLoss: expected two tensors", function() make()(out, other) end)
+  check.fails("MarginRankingLoss: expected a label of shape [2, 3]", function() make()(out, ids, signs) end)
+end)
+
+check.case("PoissonNLLLoss", function()
+  check_loss(function(r) return nn.PoissonNLLLoss { reduction = r } end, { out, counts },
+    { math.exp(0.5), math.exp(-2) + 2, math.exp(1) - 2, 1, math.exp(3), math.exp(-1) + 7 })
+  check.near(flat(nn.PoissonNLLLoss { full = true, reduction = "none" }(out, counts)),
+    { 1.6487212707, 2.13533528324, 1.37008831306, 2.76408154354, 20.0855369232, 15.8811440923 }, 1e-10)
+  local linear = nn.PoissonNLLLoss { log_input = false, full = true, reduction = "none" }
+  check.near(flat(linear(ms.ops.abs(out), counts)),
+    { 0.5, 1.30685281444, 1.6518064646, 57.0261237754, 3, 9.51326458112 }, 1e-9)
+  check_gradient("PoissonNLLLoss", function(x_) return nn.PoissonNLLLoss { full = true }(x_, counts) end, { out })
+end)
+
+check.case("GaussianNLLLoss", function()
+  local var = f64 { { 0.5, 1e-9, 1 }, { 2, 3, 0.1 } }
+  local one = f64 { { 0.5 }, { 2 } }
+  check.near(flat(nn.GaussianNLLLoss { full = true, reduction = "none" }(out, counts, var)),
+    { 0.822364942925, 4499994.01118, 1.4189385332, 3.51551212348, 2.96824467754, 319.767645987 }, 1e-5)
+  check.near(flat(nn.GaussianNLLLoss { reduction = "none" }(out, counts, one)),
+    { -0.09657359028, 8.65342640972, 0.65342640972, 2.59657359028, 2.59657359028, 16.3465735903 }, 1e-10)
+  check.near(nn.GaussianNLLLoss()({ out, one }, counts):item(), nn.GaussianNLLLoss()(out, counts, one):item(), 0)
+  -- The gradient of a variance below eps is that of eps.
+  local gradient = ms.grad(function(v) return nn.GaussianNLLLoss()(out, counts, v) end)(var)
+  check.near(flat(gradient), { 0.0833333333333, -749999916667, 0, -0.145833333333, -0.0555555555556, -532.5 }, 1)
+  check_gradient("GaussianNLLLoss", function(x_, v) return nn.GaussianNLLLoss()(x_, counts, v) end, { out, one })
+  check.fails("GaussianNLLLoss: expected means, labels and variances", function() nn.GaussianNLLLoss()(out, counts) end)
+  check.fails("GaussianNLLLoss: expected a label of shape [2, 3]",
+    function() nn.GaussianNLLLoss()(out, counts, f64 { { 1, 2 }, { 3, 4 } }) end)
+end)
+
 check.case("SpanLoss points at the first and the last token", function()
   local logits = f64 { { { 1, 0 }, { 2, 0.5 }, { -1, 3 } }, { { 0, 0 }, { 1, 1 }, { 0.5, -2 } } }
   local function cross(x, label)
