@@ -11,8 +11,8 @@ local bind = args.signature("MultiMarginLoss", {
   loss.reduction "mean", loss.class_weight,
 })
 
---- sum over i ~= y of weight[y] max(0, margin - x[y] + x[i])^p / classes, of outputs x [n, classes] and ids of classes y
---- [n]. (p = 1, margin = 1, reduction = "mean", weight)
+--- sum over i ~= y of weight[y] max(0, margin - x[y] + x[i])^p / classes, of outputs x [n, classes] and ids of classes
+--- y [n]. (p = 1, margin = 1, reduction = "mean", weight)
 function MultiMarginLoss:init(...)
   local a = bind(...)
   self.p, self.margin, self.reduction, self.weight = a.p, a.margin, a.reduction, a.weight

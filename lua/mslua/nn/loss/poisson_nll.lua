@@ -7,7 +7,7 @@ local PoissonNLLLoss = loss.Elementwise:extend "PoissonNLLLoss"
 local bind = args.signature("PoissonNLLLoss", {
   { "log_input", "boolean", true, doc = "true: the output is the logarithm of the expected count; false: the count" },
   { "full", "boolean", false, doc = "true: the part that depends on the label alone is added, as Stirling's formula" },
-  { "eps", "number", 1e-8, above = 0, doc = "added to an expected count before its logarithm, where log_input = false" },
+  { "eps", "number", 1e-8, above = 0, doc = "added to an expected count, with log_input = false" },
   loss.reduction "mean",
 })
 
