@@ -182,6 +182,42 @@ check.case("MarginRankingLoss", function()
   check.fails("MarginRankingLoss: expected a label of shape [2, 3]", function() make()(out, ids, signs) end)
 end)
 
+check.case("CTCLoss", function()
+  local ops = ms.ops
+  local outputs = ops.sin(ops.reshape(ms.arange(0, 140, 1, ms.float64) * 0.37, { 7, 4, 5 }))
+  local labels = ms.Tensor({ { 1, 2, 2 }, { 3, 3, 1 }, { 4, 1, -1 }, { -1, -1, -1 } }, ms.int32)
+  local inputs, lengths = ms.Tensor({ 7, 6, 4, 5 }, ms.int32), ms.Tensor({ 3, 3, 2, 0 }, ms.int32)
+  local function loss_of(x_, options, ...) return nn.CTCLoss(options)(ops.log_softmax(x_, -1), labels, ...) end
+  -- PyTorch's.
+  local wanted = { 7.41549103131, 6.36055323606, 3.64253267967, 8.15062603591 }
+  check.near(flat(loss_of(outputs, { reduction = "none" }, inputs, lengths)), wanted, 1e-10)
+  check.near(flat(loss_of(outputs, { reduction = "none" }, inputs)), wanted, 1e-10)
+  check.near(loss_of(outputs, { reduction = "sum" }, inputs):item(), 25.569202983, 1e-9)
+  check.near(loss_of(outputs, {}, inputs, lengths):item(), 3.64097678288, 1e-10)
+  local gradient = ms.grad(function(x_) return loss_of(x_, {}, inputs) end)(outputs)
+  check.near({ ops.abs(gradient):sum():item(), (gradient * outputs):sum():item() }, { 3.67851606206, 0.159208839658 },
+    1e-10)
+  check_gradient("CTCLoss", function(x_) return loss_of(x_, {}) end, { outputs })
+  check.near(loss_of(ops.cast(outputs, "float16"), {}, inputs):item(), 3.641, 5e-3)
+  -- Three outputs are too few for 3, 3 and 1.
+  local short = ms.Tensor({ 7, 3, 4, 5 }, ms.int32)
+  check.equal(flat(loss_of(outputs, { reduction = "none" }, short))[2], math.huge)
+  check.equal(flat(loss_of(outputs, { reduction = "none", zero_infinity = true }, short))[2], 0)
+  local of_short = ms.grad(function(x_) return loss_of(x_, { reduction = "sum" }, short) end)(outputs)
+  check.equal(ops.abs(of_short[{ {}, { 2, 2 } }]):max():item(), 0)
+  -- Another blank, no labels at all, and one output.
+  local last = ops.concat({ outputs[{ {}, {}, { 2, 5 } }], outputs[{ {}, {}, { 1, 1 } }] }, 3)
+  local log_p = ops.log_softmax(last, -1)
+  check.near(nn.CTCLoss(4)(log_p, ops.where(ops.greater(labels, 0), labels - 1, labels), inputs):item(), 3.64097678288,
+    1e-10)
+  check.near(flat(nn.CTCLoss(0, "none")(log_p[{ { 1, 1 } }], labels * 0 - 1)), flat(-log_p[{ { 1, 1 }, {}, { 1, 1 } }]),
+    1e-12)
+  check.fails("gather: indices[2] is 7, expected 0 to 6", loss_of, outputs, {}, ms.Tensor({ 7, 6, 8, 5 }, ms.int32))
+  check.fails("gather_d: index[0,0,1] is 6, expected 0 to 4", nn.CTCLoss(), log_p, labels + 5)
+  check.fails("CTCLoss: labels: expected ids [4, s], got", nn.CTCLoss(), log_p, lengths)
+  check.fails("CTCLoss: input_lengths: expected [4] integers from 1 to 7", loss_of, outputs, {}, labels)
+end)
+
 check.case("PoissonNLLLoss", function()
   check_loss(function(r) return nn.PoissonNLLLoss { reduction = r } end, { out, counts },
     { math.exp(0.5), math.exp(-2) + 2, math.exp(1) - 2, 1, math.exp(3), math.exp(-1) + 7 })
