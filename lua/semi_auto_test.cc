@@ -179,6 +179,18 @@ TEST(SemiAuto, FollowsOneRankWithAFullBatchAccumulationAndClipping) {
   ExpectFollowsOneRank(4, t);
 }
 
+TEST(SemiAuto, AFullBatchThatDiffersBetweenRanksIsAnError) {
+  Training t;
+  t.context = R"(, dataset_strategy = "full_batch")";
+  t.batch = "24";
+  t.before = R"(
+    y = y + ms.communication.get_rank() * 1e-6
+    ds = ms.dataset.NumpySlicesDataset({x, y}, {column_names = {"x", "y"}}):batch(24))";
+  EXPECT_THAT(Train(2, t), Each(HasSubstr("the first batches of rank 0 and rank 1 differ in column 'y', but both")));
+  t.context = R"(, dataset_strategy = "data_parallel")";
+  EXPECT_THAT(Train(2, t), Each(Not(HasSubstr("differ in column"))));
+}
+
 TEST(SemiAuto, TrainOneStepCellFollowsOneRank) {
   Training t;
   t.before = R"(

@@ -85,6 +85,26 @@ Status CompareSeeds(Groups& groups, const TrainingData& data, bool whole, const 
                    "samples twice, and others never"));
 }
 
+// FailedPrecondition where ranks r and r + feeds, which read the same rows, have different batches: a generator may look
+// at the rank, or draw numbers of its own.
+Status CompareBatches(Groups& groups, const TrainingData& data, const data::Batch& batch) {
+  std::vector<std::string> mine;
+  for (const TensorView& column : batch.columns)
+    mine.push_back(absl::StrCat(Crc32c(column.data, static_cast<size_t>(column.type.bytes()))));
+  ASSIGN_OR_RETURN(const auto all, GatherTexts(groups, absl::StrJoin(mine, " "), "the first batch"));
+  for (size_t r = static_cast<size_t>(data.feeds); r < all.size(); ++r) {
+    const std::vector<std::string> a = absl::StrSplit(all[r % data.feeds], ' '), b = absl::StrSplit(all[r], ' ');
+    const size_t c = std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin();
+    if (c == a.size()) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the first batches of rank ", r % data.feeds, " and rank ", r, " differ in column '",
+        data.pipeline->schema(batch.shape)[c].name,
+        "', but both ranks read the same rows: the code that makes the samples may not depend on "
+        "ms.communication.get_rank(), nor on random numbers that ms.set_seed() does not repeat"));
+  }
+  return absl::OkStatus();
+}
+
 // Ranks that train together make as many steps of batches of one type: FailedPrecondition where they do not. A warning
 // where they read different data all the same: their files may be of different versions.
 Status CompareDatasets(Groups& groups, const TrainingData& data, bool whole) {
@@ -285,6 +305,10 @@ Status Training::MakeTrainer() {
   options.rows = GlobalRows();
   options.ema = spec_.graph->ema;
   if (together() != nullptr) options.agree = [this](bool stop) { return AgreeToStop(stop); };
+  if (spec_.graph->sharded && !resuming_.from_memory())
+    options.check_first_batch = [this](const data::Batch& batch) {
+      return WithExitCode(CompareBatches(*together(), data_, batch), kExitHang);
+    };
   options.done = [this] { return progress().stopped; };
   ASSIGN_OR_RETURN(trainer_,
                    Trainer::Create(executable_.get(), loader_.get(), std::move(scalars), options, console_.get()));
