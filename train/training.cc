@@ -85,8 +85,8 @@ Status CompareSeeds(Groups& groups, const TrainingData& data, bool whole, const 
                    "samples twice, and others never"));
 }
 
-// FailedPrecondition where ranks r and r + feeds, which read the same rows, have different batches: a generator may look
-// at the rank, or draw numbers of its own.
+// FailedPrecondition where ranks r and r + feeds, which read the same rows, have different batches: a generator may
+// look at the rank, or draw numbers of its own.
 Status CompareBatches(Groups& groups, const TrainingData& data, const data::Batch& batch) {
   std::vector<std::string> mine;
   for (const TensorView& column : batch.columns)
@@ -96,11 +96,11 @@ Status CompareBatches(Groups& groups, const TrainingData& data, const data::Batc
     const std::vector<std::string> a = absl::StrSplit(all[r % data.feeds], ' '), b = absl::StrSplit(all[r], ' ');
     const size_t c = std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin();
     if (c == a.size()) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the first batches of rank ", r % data.feeds, " and rank ", r, " differ in column '",
-        data.pipeline->schema(batch.shape)[c].name,
-        "', but both ranks read the same rows: the code that makes the samples may not depend on "
-        "ms.communication.get_rank(), nor on random numbers that ms.set_seed() does not repeat"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the first batches of rank ", r % data.feeds, " and rank ", r, " differ in column '",
+                     data.pipeline->schema(batch.shape)[c].name,
+                     "', but both ranks read the same rows: the code that makes the samples may not depend on "
+                     "ms.communication.get_rank(), nor on random numbers that ms.set_seed() does not repeat"));
   }
   return absl::OkStatus();
 }

@@ -109,6 +109,22 @@ def fixed(pictures, path):
             cases.append(("geometry", "RandomRotation %g, %s" % (angle, resample), "RandomRotation",
                           {"degrees": [angle, angle], "resample": resample},
                           lambda t, a=angle, m=mode: F.rotate(t, a, m, fill=[0.0] * 3)))
+    for angle, shift, scale, shear in ((30, 3, 0.8, (0, 0)), (-75, -5, 1.3, (20, 0)), (160, 0, 1, (-30, 15))):
+        for resample, mode in (("nearest", NEAREST), ("bilinear", BILINEAR)):
+            cases.append(("geometry", "RandomAffine %g, %s" % (angle, resample), "RandomAffine",
+                          {"degrees": [angle, angle], "translate": [shift / 32, shift / 32], "scale": [scale, scale],
+                           "shear": [shear[0], shear[0], shear[1], shear[1]], "resample": resample},
+                          lambda t, a=angle, x=shift, s=scale, h=shear, m=mode:
+                          F.affine(t, a, [x, 0], s, list(h), m, fill=[0.0] * 3)))
+    cases += [
+        ("colour", "RandomEqualize", "RandomEqualize", [1.0], F.equalize),
+        ("colour", "RandomAutoContrast", "RandomAutoContrast", [1.0], F.autocontrast),
+        ("colour", "RandomAdjustSharpness 0.4", "RandomAdjustSharpness", [0.4, 1.0],
+         lambda t: F.adjust_sharpness(t, 0.4)),
+        ("colour", "RandomPosterize 3", "RandomPosterize", {"bits": [3]}, lambda t: F.posterize(t, 3)),
+        ("colour", "RandomInvert", "RandomInvert", [1.0], F.invert),
+        ("colour", "RandomGrayscale", "RandomGrayscale", [1.0], lambda t: F.rgb_to_grayscale(t, 3)),
+    ]
     for name, function, factors in (("brightness", F.adjust_brightness, (0.4, 0.8, 1.3, 1.9)),
                                     ("contrast", F.adjust_contrast, (0.4, 0.8, 1.3, 1.9)),
                                     ("saturation", F.adjust_saturation, (0.3, 0.8, 1.3, 1.9)),

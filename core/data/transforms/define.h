@@ -2,6 +2,11 @@
 // transform's kind (docs/howto/add_a_dataset.md).
 #pragma once
 
+#include <cmath>
+#include <functional>
+#include <string>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "core/data/vision.h"
 
@@ -28,5 +33,25 @@ inline FieldDef ProbField() {
 
 // Luma as torchvision computes it.
 inline float Luma(float r, float g, float b) { return 0.2989f * r + 0.587f * g + 0.114f * b; }
+
+// Shades of grey of an image of 3 channels, in so many channels alike. Follows
+// torchvision.transforms.functional.rgb_to_grayscale.
+inline void PaintGrey(float bound, int64_t channels, const Planes& in, Planes* out) {
+  out->Resize(channels, in.height, in.width);
+  for (int64_t i = 0; i < in.height * in.width; ++i) {
+    const float grey = Luma(in.plane(0)[i], in.plane(1)[i], in.plane(2)[i]);
+    for (int64_t c = 0; c < channels; ++c) out->plane(c)[i] = bound == 255 ? std::floor(grey) : grey;
+  }
+}
+
+// A paint of whole images that is applied with probability `prob`, a field.
+inline std::function<void(const Fields&, float, SampleDraws*, const Planes&, Planes*)> WithProbability(
+    std::function<void(const Fields& fields, float bound, Planes* image)> change) {
+  return [change = std::move(change)](const Fields& fields, float bound, SampleDraws* draws, const Planes& in,
+                                      Planes* out) {
+    *out = in;
+    if (draws->Uniform(0, 1) < fields.Number("prob")) change(fields, bound, out);
+  };
+}
 
 }  // namespace mslua::data

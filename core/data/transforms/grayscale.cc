@@ -1,6 +1,4 @@
-// Grayscale: luma. Follows torchvision.transforms.functional.rgb_to_grayscale.
-#include <cmath>
-
+// Grayscale: luma.
 #include "core/data/transforms/define.h"
 
 namespace mslua::data {
@@ -19,11 +17,7 @@ MSLUA_VISION(grayscale) {
   };
   def.channels = [](const Fields& fields, int64_t) { return fields.Int("num_output_channels"); };
   def.paint = [](const Fields& fields, float bound, SampleDraws*, const Planes& in, Planes* out) {
-    out->Resize(fields.Int("num_output_channels"), in.height, in.width);
-    for (int64_t i = 0; i < in.height * in.width; ++i) {
-      const float grey = Luma(in.plane(0)[i], in.plane(1)[i], in.plane(2)[i]);
-      for (int64_t c = 0; c < out->channels; ++c) out->plane(c)[i] = bound == 255 ? std::floor(grey) : grey;
-    }
+    PaintGrey(bound, fields.Int("num_output_channels"), in, out);
   };
   return def;
 }

@@ -13,6 +13,7 @@ namespace mslua::data {
 namespace {
 
 using testing::AllOf;
+using testing::AnyOf;
 using testing::HasSubstr;
 
 constexpr int64_t kChannels = 3, kHeight = 6, kWidth = 5;
@@ -94,6 +95,31 @@ constexpr uint8_t kConstant[] = {
     7,   7,   7,   7,   7,   7,   7,   7,   7, 7,   7,   7,   7,   74,  103, 132, 161, 190, 7,   85,  121, 157,
     193, 229, 7,   118, 161, 204, 247, 34,  7, 173, 223, 17,  67,  117, 7,   250, 51,  108, 165, 222, 7,   93,
     157, 221, 29,  93,  7,   7,   7,   7,   7, 7,   7,   7,   7,   7,   7,   7,   7,   7,   7,   7,   7,   7};
+constexpr uint8_t kAffine[] = {99,  99,  87,  130, 130, 176, 233, 199, 199, 249, 83,  34,  34,  91,  249, 83,  147, 211,
+                               91,  148, 9,   9,   211, 19,  9,   9,   9,   9,   9,   9,   136, 136, 124, 167, 167, 213,
+                               14,  236, 236, 30,  120, 71,  71,  128, 30,  120, 184, 248, 128, 185, 9,   9,   248, 56,
+                               9,   9,   9,   9,   9,   9,   173, 173, 161, 204, 204, 250, 51,  17,  17,  67,  157, 108,
+                               108, 165, 67,  157, 221, 29,  165, 222, 9,   9,   29,  93,  9,   9,   9,   9,   9,   9};
+constexpr uint8_t kAffineBilinear[] = {
+    0,   0,   0,   0,   0,   0,   48,  72,  0,   0,   2,   86,  161, 77,  2,   21, 73, 162, 172, 89,  7,   65,  165,
+    53,  150, 0,   47,  170, 125, 6,   0,   0,   0,   0,   0,   0,   66,  90,  0,  0,  4,   123, 198, 104, 2,   48,
+    110, 179, 73,  126, 44,  102, 202, 89,  178, 1,   75,  129, 106, 8,   0,   0,  0,  0,   0,   0,   83,  109, 0,
+    0,   5,   160, 186, 66,  2,   76,  147, 193, 110, 159, 81,  139, 124, 123, 24, 1,  102, 166, 143, 8};
+constexpr uint8_t kSharp[] = {0,   29,  58,  87,  116, 11,  43,  79,  115, 155, 44,  83,  126, 183, 216, 99,  159, 222,
+                              255, 43,  176, 255, 0,   73,  148, 19,  83,  147, 211, 19,  37,  66,  95,  124, 153, 48,
+                              80,  116, 152, 192, 81,  120, 177, 233, 253, 136, 209, 255, 0,   80,  213, 0,   40,  124,
+                              185, 56,  120, 184, 248, 56,  74,  103, 132, 161, 190, 85,  117, 153, 203, 229, 118, 171,
+                              227, 255, 34,  173, 255, 0,   36,  117, 250, 6,   104, 188, 222, 93,  157, 221, 29,  93};
+constexpr uint8_t kEqualized[] = {
+    0,   29,  58,  87,  116, 11,  47,  83,  119, 155, 44,  87,  130, 173, 216, 99,  149, 199, 249, 43,  176, 233, 34,
+    91,  148, 19,  83,  147, 211, 19,  37,  66,  95,  124, 153, 48,  84,  120, 156, 192, 81,  124, 167, 210, 253, 136,
+    186, 236, 30,  80,  213, 14,  71,  128, 185, 56,  120, 184, 248, 56,  74,  103, 132, 161, 190, 85,  121, 157, 193,
+    229, 118, 161, 204, 247, 34,  173, 223, 17,  67,  117, 250, 51,  108, 165, 222, 93,  157, 221, 29,  93};
+constexpr uint8_t kStretched[] = {
+    0,   29,  59,  88,  119, 11,  47,  85,  121, 159, 44,  88,  133, 177, 222, 100, 152, 203, 255, 44,  181, 239, 34,
+    94,  152, 18,  85,  150, 217, 18,  24,  56,  86,  116, 148, 37,  74,  113, 152, 189, 72,  116, 162, 208, 255, 131,
+    184, 237, 17,  70,  212, 0,   61,  122, 182, 46,  113, 180, 249, 46,  61,  94,  125, 158, 189, 74,  114, 153, 193,
+    231, 111, 158, 204, 251, 18,  171, 225, 0,   54,  109, 255, 38,  100, 162, 224, 83,  153, 224, 12,  83};
 constexpr float kCropped[] = {
     83.0f,  105.5f,   132.5f,   155.0f, 115.9f, 141.463f, 172.138f, 197.7f, 164.5f, 193.562f, 180.438f, 129.5f,
     149.5f, 182.062f, 153.938f, 74.5f,  34.0f,  69.625f,  112.375f, 148.0f, 120.0f, 142.5f,   169.5f,   192.0f,
@@ -178,6 +204,50 @@ TEST(TransformsTest, GeometryAsTorchvision) {
   ExpectNear(pad("constant", 7), kConstant, 0);
 }
 
+TEST(TransformsTest, AffineAsTorchvision) {
+  ExpectNear(Values("random_affine", {{"degrees", Numbers{25, 25}},
+                                      {"translate", Numbers{0.2, 0.2, -1 / 3.0, -1 / 3.0}},
+                                      {"scale", Numbers{1.2, 1.2}},
+                                      {"shear", Numbers{15, 15}},
+                                      {"fill_value", 9}}),
+             kAffine, 0);
+  ExpectNear(Values("random_affine", {{"degrees", Numbers{-40, -40}},
+                                      {"translate", Numbers{0, 0, 0.17, 0.17}},
+                                      {"scale", Numbers{0.8, 0.8}},
+                                      {"shear", Numbers{-10, -10, 20, 20}},
+                                      {"resample", "bilinear"}}),
+             kAffineBilinear, 1);
+}
+
+TEST(TransformsTest, RandomColoursAsTorchvision) {
+  const FieldMap always{{"prob", 1}}, never{{"prob", 0}};
+  ExpectNear(Values("random_adjust_sharpness", {{"degree", 1.7}, {"prob", 1}}), kSharp, 1);
+  ExpectNear(Values("random_equalize", always), kEqualized, 0);
+  const Vision flat{"color_jitter", {{"contrast", Numbers{0.6, 0.6}}}};
+  ExpectNear(Values(Image().Map({{flat, Vision{"random_auto_contrast", always}}, {"image"}})), kStretched, 2);
+  const std::vector<float> image = Values("random_invert", never), grey = Values("random_grayscale", always);
+  for (const char* kind : {"random_equalize", "random_auto_contrast", "random_grayscale"})
+    EXPECT_EQ(Values(kind, never), image) << kind;
+  ASSERT_EQ(grey.size(), image.size());
+  const std::vector<float> inverted = Values("random_invert", always),
+                           coarse = Values("random_posterize", {{"bits", 3}}),
+                           solar = Values("random_solarize", {{"threshold", Numbers{100, 100}}});
+  for (size_t i = 0; i < image.size(); ++i) {
+    EXPECT_NEAR(grey[i], kGrey[i % (kHeight * kWidth)], 1);
+    EXPECT_EQ(inverted[i], 255 - image[i]);
+    EXPECT_EQ(coarse[i], static_cast<float>(static_cast<int>(image[i]) & 0xe0));
+    EXPECT_EQ(solar[i], image[i] == 100 ? 155 : image[i]);
+  }
+  int changed = 0;
+  const std::vector<float> all = Values("random_solarize", {{"threshold", Numbers{0, 255}}});
+  for (size_t i = 0; i < image.size(); ++i) {
+    changed += all[i] != image[i];
+    EXPECT_THAT(all[i], AnyOf(image[i], 255 - image[i]));
+  }
+  EXPECT_GT(changed, 0);
+  EXPECT_LT(changed, static_cast<int>(image.size()));
+}
+
 // kCropped is of the part [4, 3] at row 1, column 2: the drawn part of another seed may be another one.
 TEST(TransformsTest, ResizedCropsAsTorchvision) {
   const FieldMap fields{{"size", Numbers{5, 4}}, {"scale", Numbers{0.4, 0.4}}, {"ratio", Numbers{0.75, 0.75}}};
@@ -253,6 +323,14 @@ TEST(TransformsTest, Errors) {
   EXPECT_THAT(ErrorOf("random_rotation", {{"degrees", -3}}), HasSubstr("degrees: expected a number of at least 0"));
   EXPECT_THAT(ErrorOf("random_erasing", {{"value", Numbers{1, 2}}}), HasSubstr("expected 1 or 3 numbers, got 2"));
   EXPECT_THAT(ErrorOf("grayscale", {{"num_output_channels", 2}}), HasSubstr("expected 1 or 3, got 2"));
+  EXPECT_THAT(ErrorOf("random_posterize", {{"bits", 0}}), HasSubstr("bits: expected an integer from 1 to 8"));
+  EXPECT_THAT(ErrorOf("random_solarize", {{"threshold", Numbers{9, 3}}}), HasSubstr("threshold: expected {least"));
+  for (const char* field : {"translate", "scale", "shear"}) {
+    EXPECT_THAT(ErrorOf("random_affine", {{"degrees", 3}, {field, Numbers{2, 1}}}),
+                HasSubstr(absl::StrCat("RandomAffine: ", field, ": expected")));
+  }
+  EXPECT_THAT(ErrorOf("random_affine", {{"degrees", 3}, {"translate", Numbers{0, 1.5}}}), HasSubstr("from -1 to 1"));
+  EXPECT_THAT(ErrorOf("random_affine", {{"degrees", 3}, {"scale", Numbers{0, 1}}}), HasSubstr("above 0"));
   const Dataset grey = Image().Map({{Vision{"grayscale", {}}, Vision{"color_jitter", {}}}, {"image"}});
   EXPECT_THAT(Message(Pipeline::Open(grey, {}).status()), HasSubstr("expected an image of 3 channels, got 1"));
 }

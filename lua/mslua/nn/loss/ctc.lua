@@ -15,11 +15,11 @@ local bind = args.signature("CTCLoss", {
     doc = "true: outputs that are too few for their labels have the loss 0; false: infinity" },
 })
 
---- -log p(labels | outputs), summed over all ways to repeat labels and to put blanks between them (Graves et al., 2006).
---- Outputs are logarithms of probabilities, [t, n, classes], as ops.log_softmax gives them; labels are ids, [n, s], of
---- which those below 0 at the end of a row do not count. "mean": each loss is divided by its number of labels before. The
---- gradient of an infinite loss is 0. Each of the t outputs becomes a part of the graph. (blank = 0, reduction = "mean",
---- zero_infinity = false)
+--- -log p(labels | outputs), summed over all ways to repeat labels and to put blanks between them (Graves et al.,
+--- 2006). Outputs are logarithms of probabilities, [t, n, classes], as ops.log_softmax gives them; labels are ids,
+--- [n, s], of which those below 0 at the end of a row do not count. "mean": each loss is divided by its number of
+--- labels before. The gradient of an infinite loss is 0. Each of the t outputs becomes a part of the graph. (blank = 0,
+--- reduction = "mean", zero_infinity = false)
 function CTCLoss:init(...)
   local a = bind(...)
   self.blank, self.reduction, self.zero_infinity = a.blank, a.reduction, a.zero_infinity
@@ -100,8 +100,8 @@ function CTCLoss:rows(...)
   return losses / ops.cast(ops.maximum(lengths, 1), losses.dtype)
 end
 
---- (log_probs, labels, input_lengths, label_lengths): the lengths, [n] integers, say how many outputs and labels of each
---- row count; default: all outputs, and the labels up to the last one that is not below 0.
+--- (log_probs, labels, input_lengths, label_lengths): the lengths, [n] integers, say how many outputs and labels of
+--- each row count; default: all outputs, and the labels up to the last one that is not below 0.
 function CTCLoss:construct(...) return self:reduce(self:rows(...)) end
 
 return CTCLoss
