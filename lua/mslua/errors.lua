@@ -38,7 +38,8 @@ local function class_name_of(t)
   return known and name or nil
 end
 
---- How a value is shown in a message: strings quoted, lists written out, tensors by their type, the rest by its kind.
+--- How a value is shown in a message: strings quoted, lists written out, tensors by their type, classes with how
+--- instances are made, the rest by its kind.
 ---@param value any
 ---@return string
 function M.show(value)
@@ -46,6 +47,9 @@ function M.show(value)
   if type(value) == "function" then return "a function" end
   if core.kind(value) == "Tensor" then return ("%s[%s]"):format(value.dtype, table.concat(value.shape, ", ")) end
   if type(value) ~= "table" or getmetatable(value) then
+    if type(value) == "table" and rawget(value, "super") and rawget(value, "class_name") then
+      return ("the class %s; %s(...) makes an instance of it"):format(value.class_name, value.class_name)
+    end
     local text = tostring(value)
     if type(value) ~= "table" or not text:find "\n" and not text:find "^table: 0x" then return text end
     return class_name_of(value) or "a table"

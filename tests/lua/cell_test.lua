@@ -75,6 +75,15 @@ check.case("print is a tree", function()
     "SequentialCell\n  0: Dense(2 -> 3, no bias)\n    weight: float32 {3, 2}\n  1: ReLU\n6 parameters")
 end)
 
+check.case("a class where its instance is expected", function()
+  check.fails_here("SequentialCell: item 1: expected a Cell, got the class Inner; Inner(...) makes an instance of it",
+    function() nn.SequentialCell(Inner) end)
+  check.fails_here("Model: network: expected a Cell, got the class Net; Net(...) makes an instance of it",
+    function() ms.Model(Net, { loss_fn = nn.MSELoss(), optimizer = nn.SGD { learning_rate = 1 } }) end)
+  check.fails_here("Model: optimizer: expected an optimizer such as nn.Momentum {...}, got the class SGD",
+    function() ms.Model(Net(), { loss_fn = nn.MSELoss(), optimizer = nn.SGD }) end)
+end)
+
 check.case("what is refused", function()
   local net = Net()
   check.fails_here("use nn.CellList", function() net.cells = { Inner() } end)
