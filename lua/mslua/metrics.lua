@@ -260,6 +260,14 @@ local function of_counts(kind, finish)
   return { kind = kind, classes = function(...) return { counts = confusion(...) } end, finish = finish }
 end
 local function of_rows(classes) return { kind = "percent", classes = classes, by_row = true } end
+-- Those of numbers: the mean over all elements of f(output - label).
+local function of_differences(name, f, map)
+  local function rows(output, label)
+    label = loss.label_of("metrics: " .. name, output, label)
+    return by_row(f(wide(output) - wide(label)))
+  end
+  return { kind = "mean", rows = rows, map = map }
+end
 
 local known = {
   top1 = of_rows(top1), accuracy = of_rows(top1), top5 = of_rows(top5),
@@ -274,6 +282,9 @@ local known = {
   end)),
   confusion_matrix = of_counts("matrix", function(sums) return square(sums.counts) end),
   auc = { kind = "mean", classes = score_bins, finish = area },
+  mae = of_differences("mae", ops.abs),
+  mse = of_differences("mse", ops.square),
+  rmse = of_differences("rmse", ops.square, math.sqrt),
 }
 
 --- Whether there is a metric of that name besides those that a recipe defines.

@@ -201,6 +201,31 @@ check.case("labels that the loss ignores count in no share", function()
   check.equal(of_second.confusion_matrix, { { 0, 0 }, { 1, 2 } })
 end)
 
+check.case("mae, mse and rmse are of all elements, for every batch size and precision", function()
+  local x, y = {}, {}
+  local mae, mse = 0, 0
+  for i = 1, 7 do
+    x[i], y[i] = { i, -i }, { i * i / 4, 0 }
+    mae = mae + math.abs(i - y[i][1]) + i
+    mse = mse + (i - y[i][1]) ^ 2 + i ^ 2
+  end
+  local net = nn.Dense(2, 2, { has_bias = false })
+  net.weight.value = ms.Tensor { { 1, 0 }, { 0, 1 } }
+  for _, amp in ipairs { false, "bf16" } do
+    local m = ms.Model(net, { loss_fn = nn.L1Loss(), amp = amp or nil, metrics = { "mae", "mse", "rmse" } })
+    for _, batch in ipairs { 2, 7 } do
+      local ds = ms.dataset.NumpySlicesDataset({ ms.Tensor(x), ms.Tensor(y) }, { "x", "y" }):batch(batch)
+      local found = m:eval(ds)
+      check.near({ found.mae, found.mse, found.rmse }, { mae / 14, mse / 14, math.sqrt(mse / 14) }, 1e-5)
+      check.near(found.loss, found.mae, 1e-5)
+    end
+  end
+  local wrong = ms.dataset.NumpySlicesDataset({ ms.Tensor(x), ms.zeros { 7 } }, { "x", "y" }):batch(7)
+  check.fails("metrics: mse: expected a label of shape [7, 2] for float32[7, 2], got float32[7]", function()
+    ms.Model(net, { metrics = { "mse" } }):eval(wrong)
+  end)
+end)
+
 check.case("auc tells large logits apart", function()
   local function auc(scores, labels, loss_fn)
     local n = #scores

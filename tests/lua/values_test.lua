@@ -187,8 +187,8 @@ check.case("equal logits and NaN are not right by chance", function()
 end)
 
 check.case("a metric that there is not", function()
-  check.fails_here('unknown metric "mse"; there are accuracy, auc, confusion_matrix, f1, iou, loss, ',
-    function() ms.Model(nn.Dense(2, 2), { metrics = { "mse" } }) end)
+  check.fails_here('unknown metric "r2"; there are accuracy, auc, confusion_matrix, f1, iou, loss, mae, ',
+    function() ms.Model(nn.Dense(2, 2), { metrics = { "r2" } }) end)
   local function own() return 1 end
   check.fails_here("metrics: loss: there is a metric of that name already",
     function() ms.Model(nn.Dense(2, 2), { loss_fn = nn.MSELoss(), metrics = { loss = own } }) end)
