@@ -252,6 +252,11 @@ def restart_killed(job):
     return bool(killed)
 
 
+def done(job):
+    """Whether the job has ended, and nothing of it is to be started again, as it is here. Waits a moment for it."""
+    return not restart_killed(job) and job.wait(time.time() + 0.05) and not restart_killed(job)
+
+
 def digest_of(checkpoints):
     """The name and the tensors of the newest."""
     number = lambda path: [int(n) for n in re.findall(r"\d+", os.path.basename(path))]
