@@ -156,34 +156,36 @@ StatusOr<Credentials> LoadPem(const CredentialFiles& files, const std::string& b
   return loaded;
 }
 
+// `expected`: "a certificate".
 template <class Pointer, class Read, class FromDer>
-std::vector<Pointer> ParseAll(absl::string_view bytes, Read read, FromDer from_der) {
+StatusOr<std::vector<Pointer>> ParseAll(absl::string_view bytes, const std::string& what, const char* expected,
+                                        Read read, FromDer from_der) {
   std::vector<Pointer> all;
   const BioPtr reader = ReaderOf(bytes);
+  bool whole = true;
   if (absl::StrContains(bytes, "-----BEGIN")) {
+    ERR_clear_error();
     while (auto* object = read(reader.get(), nullptr, nullptr, nullptr)) all.emplace_back(object);
+    whole = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
   } else if (auto* object = from_der(reader.get(), nullptr)) {
     all.emplace_back(object);
   }
   ERR_clear_error();
+  if (all.empty()) return absl::InvalidArgumentError(absl::StrCat(what, ": expected ", expected, ", PEM or DER"));
+  if (!whole)
+    return absl::InvalidArgumentError(absl::StrCat(what, ": the PEM block after the first ", all.size(),
+                                                   " cannot be read: it is damaged, or not ", expected));
   return all;
 }
 
 }  // namespace
 
 StatusOr<std::vector<CertificatePtr>> ParseCertificates(absl::string_view bytes, const std::string& what) {
-  auto all = ParseAll<CertificatePtr>(bytes, PEM_read_bio_X509, d2i_X509_bio);
-  if (all.empty()) return absl::InvalidArgumentError(absl::StrCat(what, ": expected a certificate, PEM or DER"));
-  return all;
+  return ParseAll<CertificatePtr>(bytes, what, "a certificate", PEM_read_bio_X509, d2i_X509_bio);
 }
 
 StatusOr<std::vector<CrlPtr>> ParseCrls(absl::string_view bytes, const std::string& what) {
-  auto all = ParseAll<CrlPtr>(bytes, PEM_read_bio_X509_CRL, d2i_X509_CRL_bio);
-  if (all.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(what, ": expected a list of revoked certificates (CRL), PEM or DER"));
-  }
-  return all;
+  return ParseAll<CrlPtr>(bytes, what, "a list of revoked certificates (CRL)", PEM_read_bio_X509_CRL, d2i_X509_CRL_bio);
 }
 
 StatusOr<Credentials> LoadCredentials(const CredentialFiles& files) {

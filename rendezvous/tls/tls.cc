@@ -23,27 +23,40 @@ constexpr absl::Duration kLookEvery = absl::Seconds(1), kWarnEvery = absl::Hours
 // The sessions that both ends have accepted, for as long as they live.
 class LiveSessions {
  public:
-  void Add(TlsSession* session) {
+  // Why the session may not take part, or "". Its handshake may have begun before the newest lists were there.
+  std::string Add(TlsSession* session) {
     const std::lock_guard<std::mutex> lock(mutex_);
+    if (newest_ != nullptr) {
+      std::string revoked = Revoked(*session);
+      if (!revoked.empty()) return revoked;
+    }
     sessions_.insert(session);
+    return "";
   }
   void Remove(TlsSession* session) {
     const std::lock_guard<std::mutex> lock(mutex_);
     sessions_.erase(session);
   }
-  void BreakRevoked(const std::vector<CrlPtr>& crls) {
+  // From now on the lists of `newest` hold.
+  void BreakRevoked(std::shared_ptr<const TlsMaterial> newest) {
     const std::lock_guard<std::mutex> lock(mutex_);
+    newest_ = std::move(newest);
     for (TlsSession* const session : sessions_) {
-      X509* const peer = SSL_get0_peer_certificate(session->ssl());
-      if (peer == nullptr || !IsRevoked(peer, crls)) continue;
-      session->BreakAndWake(absl::PermissionDeniedError(
-          absl::StrCat("certificate \"", NameText(X509_get_subject_name(peer)), "\" has been revoked (crl_path)")));
+      const std::string revoked = Revoked(*session);
+      if (!revoked.empty()) session->BreakAndWake(absl::PermissionDeniedError(revoked));
     }
   }
 
  private:
+  std::string Revoked(const TlsSession& session) const {
+    X509* const peer = SSL_get0_peer_certificate(session.ssl());
+    if (peer == nullptr || !IsRevoked(peer, newest_->crls)) return "";
+    return absl::StrCat("certificate \"", NameText(X509_get_subject_name(peer)), "\" has been revoked (crl_path)");
+  }
+
   std::mutex mutex_;
   std::set<TlsSession*> sessions_;
+  std::shared_ptr<const TlsMaterial> newest_;  // null: no file has changed
 };
 
 bool IsAddress(const std::string& host) {
@@ -81,7 +94,7 @@ class TlsOfFiles : public Tls {
     material_ = std::move(*loaded);
     for (const std::string& warning : material_->warnings) Warn(warning);
     WarnOfExpiry();
-    live_->BreakRevoked(material_->crls);
+    live_->BreakRevoked(material_);
   }
 
  private:
@@ -93,9 +106,12 @@ class TlsOfFiles : public Tls {
     warned_ = MonotonicNow();
     const int limit = material_->config.cert_expire_warning_time_in_day;
     for (const TlsMaterial::Expiry& e : material_->Expiries()) {
-      if (e.days >= limit) continue;
-      Warn(absl::StrCat(e.what, ": the certificate expires on ", e.date, ", in ", e.days,
-                        e.days == 1 ? " day" : " days"));
+      if (limit == 0 || e.days >= limit) continue;
+      if (e.days < 0)
+        Warn(absl::StrCat(e.what, ": the certificate has expired on ", e.date));
+      else
+        Warn(absl::StrCat(e.what, ": the certificate expires on ", e.date, ", in ", e.days,
+                          e.days == 1 ? " day" : " days"));
     }
   }
 
@@ -123,7 +139,7 @@ class TlsOfFiles : public Tls {
                          certificate};
       bool unnamed = false;
       std::string refusal = Refusal(meeting, &unnamed);
-      if (refusal.empty()) live->Add(&session);
+      if (refusal.empty()) refusal = live->Add(&session);
       if (unnamed && this_log && !told->exchange(true)) {
         this_log(
             "warning: the job's certificates name neither a job nor a host: any certificate of the CA may take part");
