@@ -107,7 +107,7 @@ StatusOr<Fd> Reach(const std::string& job, absl::Duration keep) {
   const MonotonicTime deadline = MonotonicNow() + kStart;
   int killed = 0;
   while (true) {
-    auto socket = ConnectMeeting(path);
+    auto socket = ConnectMeeting(path, SOCK_SEQPACKET);
     Status there = socket.status();
     // A connection that waits to be accepted does not hold a keeper that ends: once it has answered, it stays.
     if (socket.ok()) there = Exchange(*socket, kHello, -1).status();
@@ -298,6 +298,8 @@ StatusOr<Packet> ImageKeeper::Ask(const std::string& request, int descriptor) {
 
 StatusOr<Packet> ImageKeeper::AskHeld(const std::string& request, int descriptor) {
   auto answer = Exchange(socket_, request, descriptor);
+  // An answer that comes later is not to be taken for that of the next question.
+  if (absl::IsDeadlineExceeded(answer.status())) shutdown(socket_.get(), SHUT_RDWR);
   for (int n = 0; absl::IsUnavailable(answer.status()) && !over_ && n < kMostRevivals; ++n) {
     RETURN_IF_ERROR(Revive());
     answer = Exchange(socket_, request, descriptor);
@@ -404,6 +406,12 @@ StatusOr<Fd> ImageKeeper::Get(const std::string& name) {
   ASSIGN_OR_RETURN(Packet answer, Ask(absl::StrCat("get ", name)));
   return std::move(answer.descriptor);
 }
+Fd ImageKeeper::GetOwn(const std::string& name) {
+  const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return Fd();
+  const auto own = own_.find(name);
+  return own == own_.end() ? Fd() : Fd(fcntl(own->second.get(), F_DUPFD_CLOEXEC, 0));
+}
 StatusOr<std::vector<ImageKeeper::Kept>> ImageKeeper::List(const std::string& prefix) {
   return ListBy(prefix, [this](const std::string& request) { return Ask(request); });
 }
@@ -462,7 +470,7 @@ int RunImageKeeper(const std::string& job, absl::Duration keep) {
     auto folder = MeetingFolder::Make(FolderOf(job));
     if (absl::IsAlreadyExists(folder.status())) return absl::OkStatus();  // another one keeps the job's images
     RETURN_IF_ERROR(folder.status());
-    ASSIGN_OR_RETURN(Fd listener, (*folder)->Listen());
+    ASSIGN_OR_RETURN(Fd listener, (*folder)->Listen(SOCK_SEQPACKET));
     const pid_t child = fork();
     if (child < 0) return absl::ErrnoToStatus(errno, "fork");
     if (child > 0) _exit(kExitOk);  // the folder is the child's now

@@ -51,6 +51,9 @@ class ImageKeeper {
   Status Put(const std::string& name, int descriptor);
   // A descriptor of what it keeps as `name`; none: nothing.
   StatusOr<Fd> Get(const std::string& name);
+  // A descriptor of what this connection has put there as `name`; none: nothing, or the connection is in use. Does not
+  // wait for the process.
+  Fd GetOwn(const std::string& name);
   // All that it keeps under names that begin so, by name.
   struct Kept {
     std::string name;

@@ -162,7 +162,7 @@ TEST_F(Keeper, ConnectionThatAnEndingKeeperNeverAcceptsIsMadeAgain) {
   ASSERT_TRUE(path.ok());
   auto folder = MeetingFolder::Make(std::filesystem::path(*path).filename());
   ASSERT_TRUE(folder.ok()) << folder.status();
-  auto listener = (*folder)->Listen();
+  auto listener = (*folder)->Listen(SOCK_SEQPACKET);
   ASSERT_TRUE(listener.ok()) << listener.status();
   std::thread ending([&] {
     const auto one_waits = [&] {
@@ -265,7 +265,7 @@ TEST_F(Keeper, WhatAMirrorOffersReplacesNothing) {
   ASSERT_TRUE(rank->Put("a", Memory("a").get()).ok());
   ASSERT_TRUE(rank->Put("b", Memory("b").get()).ok());
   ASSERT_TRUE(rank->Drop("b").ok());
-  const Fd mirror = *ConnectMeeting(MeetingSocket(*ImageKeeper::Folder("offers")));
+  const Fd mirror = *ConnectMeeting(MeetingSocket(*ImageKeeper::Folder("offers")), SOCK_SEQPACKET);
   for (const char* name : {"a", "b", "c"}) {
     ASSERT_TRUE(SendPacket(mirror, absl::StrCat("offer ", name), Memory("old").get()).ok());
     ASSERT_TRUE(ReceivePacket(mirror, MonotonicNow() + absl::Seconds(60)).ok());

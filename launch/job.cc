@@ -703,8 +703,7 @@ int64_t Job::NewestTurn() {
     if (image.ok()) newest = std::max(newest, (*image)->committed());
   };
   if (const int own = met_as_; own >= 0) {
-    const auto kept = (*keeper)->Get(NewestImageOf(own));
-    if (kept.ok()) look(*kept);
+    look((*keeper)->GetOwn(NewestImageOf(own)));  // a heartbeat does not wait for another process
     return newest;
   }
   // Before it has met the others a worker does not know which of the images was its own.
@@ -948,6 +947,12 @@ StatusOr<bool> ContinueJob(const Identity& identity, SchedulerOptions* options) 
   options->size = before.size;
   options->least = identity.least > 0 ? identity.least : before.least;
   options->most = identity.least > 0 ? identity.most : before.most;
+  const int least = identity.least > 0 ? identity.least : identity.size, most = MostRanks(identity);
+  if (before.number > 0 && before.size > 0 && (before.size < least || before.size > most)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the job in ", identity.recovery_path, " ran with ", before.size, " workers, and MS_WORKER_NUM is ",
+        identity.size, ": start it with ", before.size, ", or use another MS_RECOVERY_PATH, or remove ", path));
+  }
   options->spares = identity.spares;
   options->replace_after = absl::Seconds(identity.replace_after_s);
   options->on_epoch = [path](const JobEpoch& epoch) { return WriteJournal(path, epoch); };

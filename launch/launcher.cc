@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <functional>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -28,6 +29,7 @@
 #include "launch/restarts.h"
 #include "launch/this_host.h"
 #include "rendezvous/identity.h"
+#include "rendezvous/local_meeting.h"
 #include "rendezvous/restart_policy.h"
 #include "rendezvous/scheduler.h"
 #include "rendezvous/socket.h"
@@ -46,6 +48,8 @@ constexpr absl::Duration kOwnEnd = absl::Seconds(1);
 
 // For the reader of our output to take the last lines, once the user has asked the job to end.
 constexpr absl::Duration kLastLines = absl::Seconds(1);
+// So many bytes without a line break are passed on by themselves.
+constexpr size_t kLongLine = 64 << 10;
 
 bool SameFile(int a, int b) {
   struct stat first, second;
@@ -66,11 +70,19 @@ class Stream {
     char bytes[16384];
     const ssize_t n = read(from_.get(), bytes, sizeof bytes);
     if (n > 0) {
-      rest_.append(bytes, n);
-      const size_t end = rest_.rfind('\n');
-      if (end != std::string::npos) {
-        if (!may_drop || !to_->Full()) Pass(absl::string_view(rest_).substr(0, end + 1));
-        rest_.erase(0, end + 1);
+      const absl::string_view got(bytes, static_cast<size_t>(n));
+      const size_t line = got.rfind('\n');
+      const bool passes = !may_drop || !to_->Full();
+      if (line != got.npos) {
+        absl::StrAppend(&rest_, got.substr(0, line + 1));
+        if (passes) Pass(rest_);
+        rest_ = std::string(got.substr(line + 1));
+      } else {
+        absl::StrAppend(&rest_, got);
+      }
+      if (rest_.size() >= kLongLine) {  // a part of it
+        if (passes) Pass(prefix_.empty() ? rest_ : absl::StrCat(rest_, "\n"));
+        rest_.clear();
       }
     } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
       Close();
@@ -133,10 +145,13 @@ class Launcher {
   void Say(absl::string_view text) { err_->Write(absl::StrCat("mslua: ", text, "\n")); }
   // Waits until everything is printed. A reader that does not read is waited for until the user interrupts.
   void FlushOutputs();
+  // The same between two starts: what the user asks for is the next start's to hear.
+  void FlushBeforeRestart();
   // The job's exit code, after everything is printed: that of the lost output, where some is lost and the job is done.
   int AfterOutputs(int code);
 
  private:
+  void FlushUnless(const std::function<bool()>& interrupted);
   Status Spawn(int r, const std::vector<std::string>& environment);
   Status SpawnAtTerminal(const std::vector<std::string>& environment);
   void ReadSignals();
@@ -424,16 +439,24 @@ void Launcher::Watch() {
   }
 }
 
-void Launcher::FlushOutputs() {
+void Launcher::FlushUnless(const std::function<bool()>& interrupted) {
   for (const auto& output : {out_, err_}) {
     absl::Duration left = kLastLines;  // once interrupted
     constexpr absl::Duration kLook = absl::Milliseconds(50);
     while (!output->Flush(kLook) && left > absl::ZeroDuration()) {
-      ReadSignals();
-      if (interrupts_ > 0) left -= kLook;
+      if (interrupted()) left -= kLook;
     }
   }
 }
+
+void Launcher::FlushOutputs() {
+  FlushUnless([this] {
+    ReadSignals();
+    return interrupts_ > 0;
+  });
+}
+
+void Launcher::FlushBeforeRestart() { FlushUnless(StopIsPending); }
 
 int Launcher::AfterOutputs(int code) {
   FlushOutputs();
@@ -505,7 +528,18 @@ int ReportStart(const Status& started) {
 
 // Starts the ranks until the job is done or cannot be helped.
 int RunAndRecover(LaunchOptions options) {
-  const auto images = ImageKeeper::Connect(options.recovery.substr(0, options.recovery.find(':')));
+  const std::string job = options.recovery.substr(0, options.recovery.find(':'));
+  // Two jobs would take each other's memory for their own.
+  const auto only = MeetingFolder::Make(absl::StrCat("meet-launcher-", job));
+  if (absl::IsAlreadyExists(only.status())) {
+    std::fputs(
+        "mslua: error: this command runs in this folder already, with --recover: give this run another folder or "
+        "other arguments, or wait until that one has ended\n",
+        stderr);
+    return kExitUsage;
+  }
+  if (!only.ok()) return ReportStart(only.status());
+  const auto images = ImageKeeper::Connect(job);
   if (!images.ok()) return ReportStart(images.status());
   RestartPolicy policy(options.max_restarts);
   for (options.restarts = 0;; ++options.restarts) {
@@ -528,7 +562,7 @@ int RunAndRecover(LaunchOptions options) {
     }
     launcher.Say(
         absl::StrCat(PrintableMessage(cause.message()), ": the job starts again (", options.restarts + 1, ")"));
-    launcher.FlushOutputs();
+    launcher.FlushBeforeRestart();
     options.restart_cause = PrintableMessage(cause.message());
     PauseUnlessAsked(verdict.pause);
   }

@@ -16,14 +16,15 @@ JobTurn NewestTurnOf(ImageKeeper& images) {
   return {info.st_ino, image.ok() ? (*image)->committed() : Image::kNoTurn};
 }
 
+bool StopIsPending() {
+  sigset_t pending;
+  sigpending(&pending);
+  return sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1;
+}
+
 void PauseUnlessAsked(absl::Duration pause) {
   constexpr absl::Duration kLook = absl::Milliseconds(20);
-  for (; pause > absl::ZeroDuration(); pause -= kLook) {
-    sigset_t pending;
-    sigpending(&pending);
-    if (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1) return;
-    absl::SleepFor(kLook);
-  }
+  for (; pause > absl::ZeroDuration() && !StopIsPending(); pause -= kLook) absl::SleepFor(kLook);
 }
 
 }  // namespace mslua

@@ -111,9 +111,9 @@ void MeetingFolder::Remove() {
 
 std::string MeetingFolder::socket() const { return MeetingSocket(path_); }
 
-StatusOr<Fd> MeetingFolder::Listen() const {
+StatusOr<Fd> MeetingFolder::Listen(int type) const {
   ASSIGN_OR_RETURN(const sockaddr_un address, UnixAddress(socket()));
-  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  Fd fd(::socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd || bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
       listen(fd.get(), kBacklog) != 0) {
     return absl::UnavailableError(absl::StrCat("listening on ", socket(), ": ", strerror(errno)));
@@ -121,7 +121,7 @@ StatusOr<Fd> MeetingFolder::Listen() const {
   return fd;
 }
 
-StatusOr<Fd> ConnectMeeting(const std::string& path) {
+StatusOr<Fd> ConnectMeeting(const std::string& path, int type) {
   ASSIGN_OR_RETURN(const sockaddr_un address, UnixAddress(path));
   const std::string folder = path.substr(0, path.rfind('/'));
   struct stat info;
@@ -130,7 +130,7 @@ StatusOr<Fd> ConnectMeeting(const std::string& path) {
     return absl::PermissionDeniedError(absl::StrCat(folder, " is not a folder that user ", geteuid(),
                                                     " alone can enter: it belongs to user ", info.st_uid));
   }
-  Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  Fd fd(socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd || connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     const std::string what = absl::StrCat("connecting to ", path, ": ", strerror(errno));
     const bool later = errno == ENOENT || errno == ECONNREFUSED || errno == EAGAIN;

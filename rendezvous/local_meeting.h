@@ -2,6 +2,8 @@
 // follows from the address that the start names (MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT=8117), so that all find it.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <memory>
 #include <string>
 
@@ -31,8 +33,8 @@ class MeetingFolder {
   ~MeetingFolder() { Remove(); }
   // What the destructor does, for a process that may end without it.
   void Remove();
-  // Listens on the folder's socket.
-  StatusOr<Fd> Listen() const;
+  // Listens on the folder's socket, of that type (SOCK_SEQPACKET where packets with descriptors must stay apart).
+  StatusOr<Fd> Listen(int type = SOCK_STREAM) const;
   // Of the socket, whether it is there or not.
   std::string socket() const;
   const std::string& path() const { return path_; }
@@ -52,8 +54,8 @@ std::string MeetingSocket(const std::string& folder);
 bool IsHeld(const std::string& path);
 
 // Connects to the socket at `path`. Unavailable: nobody listens there now. PermissionDenied: the folder, or the process
-// that listens, is another user's.
-StatusOr<Fd> ConnectMeeting(const std::string& path);
+// that listens, is another user's. `type`: as for Listen.
+StatusOr<Fd> ConnectMeeting(const std::string& path, int type = SOCK_STREAM);
 
 // Removes the folders of this user's processes that were killed, but for the one named `but`.
 void RemoveDeadMeetings(const std::string& but = "");

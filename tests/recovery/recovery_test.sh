@@ -273,7 +273,7 @@ LUA
   cat > drop.py <<'PY'
 import glob, os, socket
 path, = glob.glob(os.environ["TMPDIR"] + "/mslua-*/meet-images-*/socket")
-keeper = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+keeper = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 keeper.connect(path)
 for name in b"training0.rank0.generation1", b"newest.rank0":
     keeper.send(b"drop " + name)
@@ -326,4 +326,15 @@ run "$mslua" again -- sh -c 'exit 3'
 expect "a code that would come back" 3 ""
 
 no_leftovers "at the end"
+
+# Two jobs of one command would take the memory of each other.
+set -- train "$recipe" -n 2 --recover epochs=200 nap=0.05
+"$mslua" "$@" > first.txt 2>&1 &
+first=$!
+until grep -q "run folder" first.txt || ! kill -0 $first; do sleep 0.1; done
+run "$mslua" "$@"
+expect "a command that runs already" 2 "this command runs in this folder already"
+kill -TERM $first
+wait $first
+
 finish
