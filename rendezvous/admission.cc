@@ -253,7 +253,12 @@ bool Admission::BeginTls(Pending& p) {
     return false;
   }
   if (bytes[0] != kTlsHandshake) {
-    if (n < static_cast<ssize_t>(sizeof bytes)) return false;
+    if (n < static_cast<ssize_t>(sizeof bytes)) {
+      // These bytes alone do not make the socket readable again.
+      const int least = sizeof bytes;
+      setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least);
+      return false;
+    }
     const absl::string_view first(bytes, sizeof bytes);
     RefusePlainly(p, StartsControl(first)
                          ? "it speaks no TLS, and this job does: start it with the job's TLS configuration (--tls)"

@@ -65,6 +65,17 @@ std::string EncodeControl(const ControlMessage& message) {
     Append(&body, name);
     Append(&body, value);
   }
+  const size_t most = Limit(static_cast<uint32_t>(message.type));
+  for (const char* reason : {"why", "line"}) {
+    const auto text = message.fields.find(reason);
+    if (body.size() <= most || text == message.fields.end()) continue;
+    constexpr absl::string_view kMark = " ... (too long)";
+    const size_t excess = body.size() - most + kMark.size();
+    if (text->second.size() < excess) continue;
+    ControlMessage shorter = message;
+    shorter.fields[reason] = absl::StrCat(text->second.substr(0, text->second.size() - excess), kMark);
+    return EncodeControl(shorter);
+  }
   Header header = {kMagic, static_cast<uint32_t>(message.type), static_cast<uint32_t>(body.size()), 0};
   header.crc = Checksum(header, body);
   return std::string(reinterpret_cast<const char*>(&header), sizeof header) + body;

@@ -42,7 +42,8 @@ inline constexpr size_t kControlHeaderBytes = 16;
 // Whether the first 4 bytes of a connection are those of a message.
 bool StartsControl(absl::string_view first);
 
-// Header and body. The message is no longer than its type may be (ControlBodyBytes).
+// Header and body. The message is no longer than its type may be (ControlBodyBytes), or so by a field "why" or "line"
+// that is shortened here.
 std::string EncodeControl(const ControlMessage& message);
 // The type that a header announces. DataLoss: not a header.
 StatusOr<ControlMessage::Type> ControlTypeOf(absl::string_view header);

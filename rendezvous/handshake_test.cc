@@ -9,6 +9,17 @@
 namespace mslua {
 namespace {
 
+TEST(Control, AReasonThatIsTooLongIsShortened) {
+  for (const size_t size : {60000u, 70000u, 200000u}) {
+    const ControlMessage message = {ControlMessage::Type::kAbort, {{"code", "2"}, {"why", std::string(size, 'x')}}};
+    const auto read = DecodeControl(EncodeControl(message));
+    ASSERT_TRUE(read.ok()) << size << ": " << read.status();
+    EXPECT_EQ(read->Field("code"), "2");
+    EXPECT_EQ(read->Field("why") == message.Field("why"), size == 60000u);
+    EXPECT_GT(read->Field("why").size(), 59000u);
+  }
+}
+
 using ::testing::HasSubstr;
 using Type = ControlMessage::Type;
 

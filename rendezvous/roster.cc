@@ -63,6 +63,14 @@ bool Before(const Roster::Worker& a, const Roster::Worker& b) {
   return NaturallyLess(a.id, b.id);
 }
 
+// The first ten of a list.
+std::string Some(const std::vector<std::string>& names) {
+  constexpr size_t kSome = 10;
+  if (names.size() <= kSome) return absl::StrJoin(names, ", ");
+  return absl::StrCat(absl::StrJoin(names.begin(), names.begin() + kSome, ", "), " and ", names.size() - kSome,
+                      " others");
+}
+
 }  // namespace
 
 Roster::Roster(const RosterOptions& options, MonotonicTime now)
@@ -295,6 +303,12 @@ Roster::Decision Roster::Look(MonotonicTime now) {
 }
 
 std::string Roster::Missing() const {
+  // Those that had a rank before, where it is known: a spare that is here is not missed.
+  std::vector<std::string> lost;
+  for (const std::string& id : known_) {
+    if (std::none_of(workers_.begin(), workers_.end(), [&](const Worker& w) { return w.id == id; })) lost.push_back(id);
+  }
+  if (!lost.empty()) return absl::StrCat(options_.id_name, " ", Some(lost));
   std::vector<bool> here(static_cast<size_t>(size_));
   bool numeric = !workers_.empty();
   for (const Worker& w : workers_) {
@@ -304,11 +318,11 @@ std::string Roster::Missing() const {
   }
   const int count = std::max(0, size_ - static_cast<int>(workers_.size()));
   if (!numeric) return absl::StrCat(count, " workers");
-  std::vector<int> missing;
+  std::vector<std::string> missing;
   for (int r = 0; r < size_; ++r) {
-    if (!here[static_cast<size_t>(r)]) missing.push_back(r);
+    if (!here[static_cast<size_t>(r)]) missing.push_back(absl::StrCat(r));
   }
-  return absl::StrCat(options_.id_name, " ", absl::StrJoin(missing, ", "));
+  return absl::StrCat(options_.id_name, " ", Some(missing));
 }
 
 int Roster::FirstExitCode() const {

@@ -97,6 +97,24 @@ TEST(Roster, ASpareTakesThePlaceAfterAWhile) {
   EXPECT_EQ(RanksOf(roster), "0 2 ");
 }
 
+TEST(Roster, ALostWorkerIsMissedThoughASpareIsHere) {
+  RosterOptions options = Recovering(2);
+  options.spares = 1;
+  Roster roster(options, At(0));
+  AddAll(roster, {"0", "1"}, 1, 0);
+  roster.Look(At(0));
+  AddAll(roster, {"2"}, 3, 1);
+  EXPECT_EQ(roster.Lose(2, Killed(1), At(10)).kind, Kind::kRegroup);
+  AddAll(roster, {"2", "0"}, 5, 10);
+  EXPECT_EQ(roster.Missing(), "MS_NODE_ID 1");
+}
+
+TEST(Roster, OfManyMissingWorkersTenAreNamed) {
+  Roster roster(Recovering(20), At(0));
+  AddAll(roster, {"0"}, 1, 0);
+  EXPECT_EQ(roster.Missing(), "MS_NODE_ID 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 9 others");
+}
+
 TEST(Roster, WhoComesBackHasItsPlaceBeforeASpare) {
   RosterOptions options = Recovering(2);
   options.spares = 1;

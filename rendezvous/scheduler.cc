@@ -251,7 +251,7 @@ void Scheduler::LookForSilence(MonotonicTime now) {
 
 void Scheduler::PassOn(int signal) {
   Log(absl::StrCat("stopping at signal ", signal, " (", strsignal(signal), ")"));
-  if (!built_ && roster_.epoch() > options_.epoch) {
+  if (!built_ && roster_.epoch() > 1) {
     stop_signal_ = signal;  // for the workers, which have something to save, when they have come
     return;
   }

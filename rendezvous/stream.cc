@@ -64,7 +64,12 @@ StatusOr<Stream> ConnectStream(const Endpoint& endpoint, Tls* tls, MonotonicTime
 }
 
 Status SendAll(Stream& stream, absl::string_view bytes, MonotonicTime deadline) {
-  if (!stream.encrypted()) return SendAll(stream.fd(), bytes, deadline);
+  if (!stream.encrypted()) {
+    const Status sent = SendAll(stream.fd(), bytes, deadline);
+    // A part may be sent: what comes after it would be taken for its rest.
+    if (!sent.ok()) shutdown(stream.fd().get(), SHUT_RDWR);
+    return sent;
+  }
   while (!bytes.empty()) {
     const iovec part = {const_cast<char*>(bytes.data()), bytes.size()};
     const ssize_t n = stream.Write(&part, 1);
