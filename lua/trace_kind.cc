@@ -76,6 +76,11 @@ StatusOr<int> IsTracing(lua_State* L, Session& session) {
   lua_pushboolean(L, session.trace != nullptr);
   return 1;
 }
+// core.is_global(): whether the graph that is traced is that of all ranks together.
+StatusOr<int> IsGlobal(lua_State* L, Session& session) {
+  lua_pushboolean(L, session.trace != nullptr && session.trace->sharded());
+  return 1;
+}
 StatusOr<int> Training(lua_State* L, Session& session) {
   const Trace* const trace = session.trace;
   const bool on = trace == nullptr ? session.training : trace->training();
@@ -156,6 +161,7 @@ void OpenTraces(lua_State* L) {
                    {"pop_region", Entry<PopRegion>},
                    {"set_amp", Entry<SetAmp>},
                    {"is_tracing", Entry<IsTracing>},
+                   {"is_global", Entry<IsGlobal>},
                    {"training", Entry<Training>},
                    {"set_training", Entry<SetTraining>},
                    {"force_training", Entry<ForceTraining>}});

@@ -67,7 +67,10 @@ Status Verify(const Graph& graph) {
                                 ToString((*inferred)[o])));
       }
     }
-    if (n.op->name == "input" && !names.insert(n.attrs.Str("name")).second) return bad("a second input of that name");
+    if (n.op->name == "input" && !names.insert(n.attrs.Str("name")).second)
+      return bad(absl::StrCat("a second input '", n.attrs.Str("name"),
+                              "': columns of the dataset, parameters and numbers such as \"lr\" need different names: "
+                              "rename the column"));
   }
   for (const GraphOutput& o : graph.outputs) {
     const auto bad = [&](absl::string_view what) {

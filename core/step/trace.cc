@@ -121,7 +121,16 @@ void Trace::Print(Value value, std::string what) {
 void Trace::OutputAssigned() {
   for (size_t i = 0; i < prints_.size(); ++i) builder_.Output(PrintName(i, prints_[i].first), prints_[i].second);
   prints_.clear();
-  for (const auto& p : assigned_) builder_.Output(p->key, values_[p.get()], p->key);
+  for (const auto& p : assigned_) {
+    for (const GraphOutput& o : builder_.graph().outputs) {
+      if (o.updates == p->key)
+        builder_.Fail(absl::InvalidArgumentError(
+            absl::StrCat("parameter '", p->name,
+                         "' is assigned in the network, and the optimizer updates it too: one "
+                         "of the two would be lost; assign to it after the step, or leave it out of the optimizer")));
+    }
+    builder_.Output(p->key, values_[p.get()], p->key);
+  }
   assigned_.clear();
 }
 

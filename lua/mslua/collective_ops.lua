@@ -61,6 +61,10 @@ return function(ops, Operator)
     -- The group is looked up when it is used: the ranks may be joined after the operator was made.
     function class:__call(...)
       if not ranks.joined() then errors.fail("%s: call ms.communication.init() first", name) end
+      if core.is_global() then
+        errors.fail("%s: in a network of semi_auto_parallel or auto_parallel tensors are those of all ranks together, "
+          .. "which its operators exchange by themselves: leave it out, or use data_parallel or stand_alone", name)
+      end
       local members = ranks.members(self.arguments.group)
       local attrs = attributes(self.arguments, members)
       attrs.group = members

@@ -171,6 +171,8 @@ function core.print(value, name) end
 function core.set_amp(dtype) end
 ---@return boolean
 function core.is_tracing() end
+---Whether the graph that is traced is that of all ranks together (semi_auto_parallel, auto_parallel).
+function core.is_global() end
 ---Whether the cell that is called trains: what BatchNorm and Dropout ask. All cells do while build_train traces.
 ---@return boolean
 function core.training() end
@@ -626,6 +628,7 @@ core.version = ""
 ---  step, step from 1
 ---  loss_scale?: {kind: "fixed", value: number} | {kind: "dynamic", value: number, factor: number, window: integer},
 ---  sink: boolean,                           -- dataset_sink_mode: prefetch; same numbers, same lines
+---  check_loss: boolean?,                    -- false: a loss that is not a number does not end training
 ---  loss_every: integer|"epoch"|nil,         -- LossMonitor: print the loss line every n steps; nil: no LossMonitor
 ---  time_every?: integer,                    -- TimeMonitor: "epoch time: 12.3 ms, per step time: 1.2 ms" every n
 ---  epochs

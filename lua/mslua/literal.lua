@@ -39,11 +39,29 @@ function M.json_number(v)
   return ("%.9g"):format(v)
 end
 
+local CHARACTERS = { "^[%z\1-\127]+", "^[\194-\223][\128-\191]", "^\224[\160-\191][\128-\191]",
+  "^[\225-\236\238\239][\128-\191][\128-\191]", "^\237[\128-\159][\128-\191]",
+  "^\240[\144-\191][\128-\191][\128-\191]", "^[\241-\243][\128-\191][\128-\191][\128-\191]",
+  "^\244[\128-\143][\128-\191][\128-\191]" }
+
+-- Text with U+FFFD in the places of bytes that are not UTF-8.
+local function as_utf8(text)
+  if not text:find "[\128-\255]" then return text end
+  local parts, at = {}, 1
+  while at <= #text do
+    local found
+    for _, pattern in ipairs(CHARACTERS) do found = found or text:match(pattern, at) end
+    parts[#parts + 1] = found or "\239\191\189"
+    at = at + (found and #found or 1)
+  end
+  return table.concat(parts)
+end
+
 --- A text as JSON.
 ---@param text string
 ---@return string
 function M.json_string(text)
-  return '"' .. text:gsub('[%c"\\]', function(c)
+  return '"' .. as_utf8(text):gsub('[%c"\\]', function(c)
     return (c == '"' or c == "\\") and "\\" .. c or ("\\u%04x"):format(c:byte())
   end) .. '"'
 end

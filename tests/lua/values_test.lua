@@ -186,6 +186,46 @@ check.case("equal logits and NaN are not right by chance", function()
   check.equal(eval("auc", { { 2 }, { 0 }, { 1 }, { -1 } }, { 1, 0, 1, 0 }), 1)
 end)
 
+check.case("JSON of bytes that are not UTF-8", function()
+  local json_string = require("mslua.literal").json_string
+  check.equal(json_string "a\"\n\195\164\226\130\172\240\159\152\128",
+    '"a\\"\\u000a\195\164\226\130\172\240\159\152\128"')
+  check.equal(json_string "\164x\226\130y\237\160\128\255", '"' .. ("?x??y????"):gsub("?", "\239\191\189") .. '"')
+end)
+
+check.case("a state that a graph assigns and gives", function()
+  local core = require "mslua.core"
+  local Scaled = nn.Cell:extend "Scaled"
+  function Scaled:init() self.s = self:state("s", {}, "ones") end
+  function Scaled:construct(x)
+    local y = x * self.s
+    core.assign(self.s, self.s * 10)
+    return y
+  end
+  local cell = Scaled()
+  cell:set_train(true)
+  local f = ms.value_and_grad(function(x) return cell(x) end, 1)
+  for step = 0, 2 do
+    local y, slope = f(ms.Tensor(3.0))
+    check.equal({ y:item(), slope:item(), cell.s.value:item() }, { 3 * 10 ^ step, 10 ^ step, 10 ^ (step + 1) })
+  end
+end)
+
+check.case("a parameter that the network assigns and the optimizer updates", function()
+  local core = require "mslua.core"
+  local Clipped = nn.Cell:extend "Clipped"
+  function Clipped:init() self.w = self:parameter("w", { 3 }, "ones") end
+  function Clipped:construct(x)
+    core.assign(self.w, ms.ops.clip(self.w, -0.5, 0.5))
+    return ((x * self.w) ^ 2):mean()
+  end
+  local net = Clipped()
+  local data = ms.dataset.NumpySlicesDataset({ ms.ones { 8, 3 } }, { "x" }):batch(4)
+  check.fails("parameter 'w' is assigned in the network, and the optimizer updates it too", function()
+    ms.Model(net, { optimizer = nn.SGD(net:trainable_params(), { learning_rate = 0.3 }) }):train(1, data)
+  end)
+end)
+
 check.case("a metric that there is not", function()
   check.fails_here('unknown metric "r2"; there are accuracy, auc, confusion_matrix, f1, iou, loss, mae, ',
     function() ms.Model(nn.Dense(2, 2), { metrics = { "r2" } }) end)
