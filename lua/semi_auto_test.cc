@@ -191,6 +191,24 @@ TEST(SemiAuto, AFullBatchThatDiffersBetweenRanksIsAnError) {
   EXPECT_THAT(Train(2, t), Each(Not(HasSubstr("differ in column"))));
 }
 
+TEST(SemiAuto, AnEvaluationBeforeATrainingOfLevel3) {
+  Training t;
+  t.net = "self.matmul:shard {{2, 1}, {1, 1}}";
+  t.context = R"(, enable_parallel_optimizer = true,
+    parallel_optimizer_config = {parallel_optimizer_threshold = 0, optimizer_level = "level3"})";
+  t.before = "model:eval(ds)";
+  ExpectFollowsOneRank(2, t);
+  t.optimizer = "nn.SGD {learning_rate = 0.05}";
+  ExpectFollowsOneRank(2, t);
+}
+
+TEST(SemiAuto, ACollectiveInTheNetworkIsAnError) {
+  Training t;
+  t.net = "self.relu = function(x) return ops.AllReduce()(ops.relu(x)) end";
+  EXPECT_THAT(Train(2, t),
+              Each(HasSubstr("AllReduce: in a network of semi_auto_parallel or auto_parallel tensors are")));
+}
+
 TEST(SemiAuto, TrainOneStepCellFollowsOneRank) {
   Training t;
   t.before = R"(

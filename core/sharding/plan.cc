@@ -211,8 +211,18 @@ class Propagation {
       updates_.emplace(found->second, fine);
       finer_.emplace(found->first, fine);
     }
-    for (const auto& [parameter, fine] : updates_) {
-      if (options_.optimizer_shards->parameters) RETURN_IF_ERROR(SetLayout(parameter, fine));
+    if (!options_.optimizer_shards->parameters) return absl::OkStatus();
+    // An evaluation, which has no state, may come first: it leaves parameters where the training wants them.
+    const bool evaluates = std::none_of(graph_.outputs.begin(), graph_.outputs.end(),
+                                        [](const GraphOutput& o) { return !o.updates.empty(); });
+    for (int32_t i : graph_.Inputs()) {
+      const auto found = parameters.find(At(i).attrs.Str("name"));
+      if (found == parameters.end() || found->second != i) continue;
+      const auto update = updates_.find(i);
+      if (update != updates_.end())
+        RETURN_IF_ERROR(SetLayout(i, update->second));
+      else if (evaluates && options_.fixed.count(found->first) == 0)
+        RETURN_IF_ERROR(SetLayout(i, Finest(mesh_, plan_.Output({i, 0}), At(i).outputs[0].shape)));
     }
     return absl::OkStatus();
   }

@@ -98,6 +98,7 @@ constexpr int kNoRows = -1;
 int RowsOf(const Node& node, int32_t at, const ConnectedDimensions& dimensions, const absl::flat_hash_set<size_t>& rows,
            const absl::flat_hash_set<size_t>& parameters) {
   const size_t rank = node.outputs[0].shape.size();
+  if (node.outputs[0].elements() == 1) return kNoRows;  // one number for the batch
   bool of_parameters = true;
   for (size_t d = 0; d < rank; ++d) {
     const size_t in = dimensions.ClassOf({at, 0}, d);
