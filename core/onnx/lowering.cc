@@ -41,6 +41,9 @@ Dim Lowering::Solve(int64_t first, int64_t second, const std::string& what) {
     Fail(absl::StrCat(what, " is ", first, " for a batch of ", rows_[0], " and ", second, " for a batch of ", rows_[1],
                       ", which is no multiple of the batch and a constant"));
   }
+  if (first < rows * rows_[0])
+    Fail(absl::StrCat(what, " is ", first, " for a batch of ", rows_[0], " and ", second, " for a batch of ", rows_[1],
+                      ": it does not grow as the batch does"));
   return {first - rows * rows_[0], rows};
 }
 

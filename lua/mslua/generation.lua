@@ -23,12 +23,15 @@ local function penalised(scores, seen, penalty)
   return ops.select(ops.greater(ops.reshape(counts, { n, v }), 0), smaller, scores)
 end
 
+-- A smaller temperature, top_p or repetition_penalty has no place in float32 beside the numbers it is combined with.
+local LEAST = 1e-30
+
 -- The token that u, float32 [n, 1] in [0, 1), draws from scores, float32 [n, v], of which rows have the tokens `seen`
 -- (nil: they do not matter): int32 [n].
 local function draw(scores, u, how, seen)
   local n, v = unpack(scores.shape)
-  if seen then scores = penalised(scores, seen, how.repetition_penalty) end
-  if how.temperature == 0 then return ops.argmax(scores, 2) end
+  if seen then scores = penalised(scores, seen, math.max(how.repetition_penalty, LEAST)) end
+  if how.temperature < LEAST then return ops.argmax(scores, 2) end
   scores = scores / how.temperature
   local ids
   if how.top_k > 0 and how.top_k < v then
@@ -40,7 +43,7 @@ local function draw(scores, u, how, seen)
   local width = p.shape[2]
   local kept
   if how.top_p < 1 then
-    kept = ops.less(ops.cumsum(p, { exclusive = true }), how.top_p):astype "float32"
+    kept = ops.less(ops.cumsum(p, { exclusive = true }), math.max(how.top_p, LEAST)):astype "float32"
     p = p * kept
   end
   local sums = ops.cumsum(p)

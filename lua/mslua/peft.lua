@@ -114,7 +114,10 @@ end
 
 -- Keys of adapter_config.json whose other values mean another computation.
 local REFUSED = { use_dora = true, use_rslora = true, rank_pattern = true, alpha_pattern = true,
-  layer_replication = true, lora_bias = true, megatron_config = true, use_qalora = true }
+  layer_replication = true, lora_bias = true, megatron_config = true, use_qalora = true,
+  alora_invocation_tokens = true }
+-- Of init_lora_weights: those that leave the base as it is.
+local PLAIN_STARTS = { gaussian = true, eva = true, orthogonal = true }
 
 local function is_set(v) return v ~= nil and v ~= false and not (type(v) == "table" and next(v) == nil) end
 
@@ -132,6 +135,11 @@ local function read_config(dir)
   end
   for key in pairs(REFUSED) do
     if is_set(config[key]) then fail("%s: %s is not supported", CONFIG, key) end
+  end
+  local start = config.init_lora_weights
+  if type(start) == "string" and not PLAIN_STARTS[start] then
+    fail("%s: init_lora_weights = %s is not supported: it changes the weights that the adapter is for; save it with "
+      .. "path_initial_model_for_weight_conversion in PEFT", CONFIG, errors.show(start))
   end
   if (config.bias or "none") ~= "none" then
     fail("%s: bias = %s is not supported, expected \"none\"", CONFIG, errors.show(config.bias))

@@ -497,8 +497,9 @@ end
 function M.write_json(path, value) core.write_file(path, json(value, "") .. "\n") end
 
 -- Files that belong to a network and are copied as they are, beside those that the tokenizer is read from.
-local COMPANIONS = { "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt",
-  "vocab.txt", "tokenizer.model", "generation_config.json", "preprocessor_config.json", "chat_template.jinja" }
+local COMPANIONS = { "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+  "vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "generation_config.json", "preprocessor_config.json",
+  "chat_template.jinja" }
 
 --- Copies the tokenizer's files, and others that belong to a network, from one folder into another.
 ---@param from string
@@ -537,7 +538,9 @@ end
 -- Names of the shards that the index of a folder lists; {} where there is none.
 local function listed_shards(dir)
   local names, path = {}, dir .. "/" .. INDEX
-  for _, file in pairs(files.is_file(path) and core.read_json(path).weight_map or {}) do
+  local index = files.is_file(path) and core.read_json(path)
+  local map = type(index) == "table" and index.weight_map
+  for _, file in pairs(type(map) == "table" and map or {}) do
     if tostring(file):match "^model%-%d+%-of%-%d+%.safetensors$" then names[file] = true end
   end
   return names

@@ -87,10 +87,11 @@ function Translator:run(sources, numbers, a)
           .. "it has no probability: give weights that are finite", numbers[i], step)
       end
       local longer, kept = {}, 0
+      local collects = #ended[i] < k  -- other sentences of the batch may be open longer
       for c = 1, #values[i] do
         local before, token, value = beams[i][from[i][c] + 1], tokens[i][c], values[i][c]
         if token == a.stop then
-          if c <= k and value > NEVER / 2 then
+          if collects and c <= k and value > NEVER / 2 then
             table.insert(ended[i], { ids = before, score = value / step ^ a.length_penalty })
           end
         elseif kept < k then

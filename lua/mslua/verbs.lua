@@ -630,6 +630,14 @@ local function draw_texts(net, tokens, prompt, stop_ids)
   return ranks == 1 and drawn or gathered(drawn, flags.texts, flags.max_new)
 end
 
+-- The text of tokens behind those of a prompt, whose text is `before`: by itself it may lack a space.
+local function text_after(tokens, prompt, before, drawn)
+  local all = { unpack(prompt) }
+  for _, id in ipairs(drawn) do all[#all + 1] = id end
+  local text = tokens.decode(all)
+  return text:sub(1, #before) == before and text:sub(#before + 1) or tokens.decode(drawn)
+end
+
 --- `mslua generate RECIPE|DIR`: texts that continue a prompt.
 function M.generate()
   local flags = core.options
@@ -648,7 +656,7 @@ function M.generate()
   if not core.speaks() then return 0 end
   local before = tokens and tokens.decode(prompt)
   for r = 1, flags.texts do
-    local text = tokens and tokens.decode(drawn[r])
+    local text = tokens and text_after(tokens, prompt, before, drawn[r])
     local at = flags.stop and text:find(flags.stop, 1, true)
     if at then text = text:sub(1, at - 1) end
     if flags.json then

@@ -55,6 +55,17 @@ case("encode and decode are inverse", function()
   equal({ ids, types }, { { 97, 98 }, { 0, 1 } })
 end)
 
+case("a decoder behind one of bytes leaves bytes that are no character alone", function()
+  local before = [["added_tokens": [], "model": {"type": "BPE", "vocab": {"<0xF0>": 0, "a": 1}, "merges": []}]]
+  for _, second in ipairs { '{"type": "ByteLevel"}',
+    [[{"type": "Replace", "pattern": {"Regex": "\\p{L}+x|[^a]"}, "content": "b"}]] } do
+    put("tokenizer.json", ('{%s, "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, %s]}}'):format(
+      before, second))
+    put("tokenizer_config.json", "{}")
+    equal(ms.text.Tokenizer(folder):decode { 0, 1 }, "\239\191\189a")
+  end
+end)
+
 case("a stream gives whole characters", function()
   local t = tokenizer()
   local more, parts = t:stream(), {}

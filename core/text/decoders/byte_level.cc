@@ -1,6 +1,7 @@
 #include "core/text/byte_level.h"
 
 #include "core/text/define.h"
+#include "core/text/unicode.h"
 
 namespace mslua::text {
 namespace {
@@ -10,6 +11,7 @@ class ByteLevel : public TokenDecoder {
   // A token with other characters, an added one, is text itself.
   std::string Decode(std::string token, bool) const override {
     std::string bytes;
+    if (FindInvalidUtf8(token) != std::string::npos) return token;  // bytes of a decoder before this one
     return TextToBytes(token, &bytes) ? bytes : token;
   }
 };

@@ -1,5 +1,6 @@
 #include "core/text/define.h"
 #include "core/text/parts.h"
+#include "core/text/unicode.h"
 
 namespace mslua::text {
 namespace {
@@ -9,6 +10,7 @@ class ReplaceDecoder : public TokenDecoder {
  public:
   explicit ReplaceDecoder(std::unique_ptr<Normalizer> replace) : replace_(std::move(replace)) {}
   std::string Decode(std::string token, bool) const override {
+    if (FindInvalidUtf8(token) != std::string::npos) return token;  // bytes of a decoder before this one
     const std::string given = token;
     return replace_->Apply(&token).ok() ? token : given;
   }

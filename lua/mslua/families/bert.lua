@@ -54,6 +54,11 @@ return {
     end
     if c.is_decoder then refuse "is_decoder" end
     local classes = has "classifier.weight"
+    for _, name in ipairs(type(c.architectures) == "table" and c.architectures or {}) do
+      if classes and name ~= architectures.classifier then
+        refuse("architectures", '"' .. architectures.classifier .. '", which classifier.weight is of')
+      end
+    end
     local head = classes and "classifier" or has "qa_outputs.weight" and "qa" or has "cls.predictions.bias" and "mlm"
     return require "mslua.models.bert" {
       vocab = c.vocab_size, block = c.max_position_embeddings or 512, layers = c.num_hidden_layers,
