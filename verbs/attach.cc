@@ -34,7 +34,11 @@ using repl::Connection;
 
 // "c7d01a e1:s441 run"; "!" holds the writer lock.
 std::string Prompt(const Connection& connection, const StatusOr<std::string>& status, bool writer) {
-  return absl::StrCat(connection.job().id, " ", status.ok() ? Printable(*status) : "ended", writer ? "!" : "");
+  return absl::StrCat(connection.job().id, " ",
+                      status.ok()                            ? Printable(*status)
+                      : absl::IsUnavailable(status.status()) ? "ended"
+                                                             : "no answer",
+                      writer ? "!" : "");
 }
 
 // What a client has asked for that a job forgets with the connection: the lock, watches, breaks.
@@ -45,13 +49,14 @@ class Wishes {
   bool paused() const { return paused_; }
   // A command that was carried out.
   void Done(absl::string_view line) {
-    const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    if (!words.empty() && words[0][0] == '@') words.erase(words.begin());  // the ranks that it is for
     if (words.empty()) return;
     if (words[0] == ".rw" || words[0] == ".ro") writer_ = words[0] == ".rw";
     if (words[0] == ".pause" || words[0] == ".step" || words[0] == ".resume") paused_ = words[0] != ".resume";
     if (words[0] == ".watch" || words[0] == ".break") lines_.emplace_back(line);
-    if (words[0] == ".clear") Forget(".break");
-    if (words[0] == ".unwatch") Forget(words.size() > 1 ? absl::StrCat(".watch ", words[1]) : ".watch");
+    if (words[0] == ".clear") Forget(".break", "");
+    if (words[0] == ".unwatch") Forget(".watch", words.size() > 1 ? words[1] : "");
   }
   // An event: a break is over when it was hit.
   void Happened(absl::string_view event) {
@@ -70,10 +75,14 @@ class Wishes {
   }
 
  private:
-  void Forget(const std::string& beginning) {
-    lines_.erase(std::remove_if(lines_.begin(), lines_.end(),
-                                [&](const std::string& line) { return absl::StartsWith(line, beginning); }),
-                 lines_.end());
+  // All lines of that command, or those of that name.
+  void Forget(const std::string& command, const std::string& name) {
+    const auto is_meant = [&](const std::string& line) {
+      std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+      if (words[0][0] == '@') words.erase(words.begin());
+      return words[0] == command && (name.empty() || (words.size() > 1 && words[1] == name));
+    };
+    lines_.erase(std::remove_if(lines_.begin(), lines_.end(), is_meant), lines_.end());
   }
 
   bool writer_ = false, paused_ = false;
@@ -130,7 +139,11 @@ int RunLoop(Connection& connection, Session& session, bool rw, std::vector<std::
     wishes.Done(line);
     return output.Print(answer);
   };
-  const repl::RunCall call = [&](const std::string& line) { return connection.Call(line, true); };
+  const repl::RunCall call = [&](const std::string& line) {
+    auto answer = connection.Call(line, true);
+    if (answer.ok()) wishes.Done(line);
+    return answer;
+  };
   if (const Status opened = repl::OpenRun(session, &call); !opened.ok()) return Report(opened);
   connection.interrupted = [] { return repl::TakeInterrupt(); };
   repl::Loop::Extension extension;

@@ -23,6 +23,7 @@ int RunTop(const cli::CommandLine& command) {
   if (!connection.ok()) return Report(connection.status(), kExitEnvironment);
   const bool terminal = isatty(STDOUT_FILENO) != 0;
   const repl::InterruptScope interrupts;
+  (*connection)->interrupted = repl::InterruptPending;
   while (!repl::InterruptPending()) {
     std::string text = absl::StrCat(job->id, " ", job->name, "  ");
     for (const char* line : {".status", ".ranks", ".mem", ".plot"}) {

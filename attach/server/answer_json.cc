@@ -67,7 +67,9 @@ std::string JsonOfRanks(const Answers& answers) {
   for (const auto& [rank, answer] : answers) {
     if (answer.ok() && ReadObject(answer->json, {}))
       objects.push_back(answer->json);
-    else if (!answer.ok())
+    else if (answer.ok())
+      objects.push_back(absl::StrCat("{\"rank\":", rank, ",\"truncated\":true}"));
+    else
       objects.push_back(absl::StrCat("{\"rank\":", rank, ",\"error\":true}"));
   }
   return objects.empty() ? "" : absl::StrCat("{\"ranks\":[", absl::StrJoin(objects, ","), "]}");

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -8,6 +10,7 @@
 #include "attach/server/answer_text.h"
 #include "attach/server/commands/define.h"
 #include "attach/server/snapshot.h"
+#include "attach/server/watch.h"
 #include "core/base/dtype.h"
 #include "core/base/shape.h"
 
@@ -143,10 +146,11 @@ Answer DrawLayout(const Answers& answers) {
 
 // This rank's part.
 StatusOr<Answer> Layout(const Snapshots& rank, const Command& command) {
+  std::vector<std::string> names;
+  for (const Snapshots::Stored& s : rank.stored()) names.push_back(s.name);
+  ASSIGN_OR_RETURN(const std::string wanted, Watched::StoredName(command.args[0], names));
   for (const Snapshots::Stored& s : rank.stored()) {
-    if (s.name != command.args[0] && !absl::EndsWith(s.name, "." + command.args[0]) &&
-        !absl::EndsWith(s.name, "/" + command.args[0]))
-      continue;
+    if (s.name != wanted) continue;
     const Part part = s.place.part.whole.empty() ? Part::Of(s.type.shape) : s.place.part;
     const Json json = {{"rank", rank.view().rank}, {"name", s.name},      {"dtype", Name(s.type.dtype)},
                        {"whole", part.whole},      {"begin", part.begin}, {"part", part.size},

@@ -8,6 +8,8 @@ namespace {
 
 StatusOr<Answer> Pause(Steering& steering, const Request&, const TrainState& state, bool*) {
   steering.Pause();
+  // Before the answer: who asks next sees the pause, though the training thread has not come to it.
+  steering.view().trainer->progress().Enter(TrainProgress::Phase::kPaused);
   return AtStep("paused", state.step);
 }
 

@@ -11,15 +11,15 @@ namespace mslua::endpoint {
 namespace {
 
 std::string Heading() {
-  return absl::StrFormat("%-5s%-16s%-9s%-11s%-15s%-9s%-11s%-10s%s\n", "rank", "host", "pid", "job epoch", "phase",
-                         "step", "samples/s", "rss", "age");
+  return absl::StrFormat("%-4s %-15s %-8s %-10s %-14s %-8s %-10s %-9s %s\n", "rank", "host", "pid", "job epoch",
+                         "phase", "step", "samples/s", "rss", "age");
 }
 
 std::string Line(const Snapshots& rank) {
   const TrainProgress& p = rank.view().trainer->progress();
   const double samples_per_s = p.SamplesPerSecond();
   const std::string rate = absl::StrFormat(samples_per_s < 10 ? "%.3g" : "%.1f", samples_per_s);
-  return absl::StrFormat("%-5d%-16s%-9d%-11d%-15s%-9d%-11s%-10s%.1fs\n", rank.view().rank, rank.host(), getpid(),
+  return absl::StrFormat("%-4d %-15s %-8d %-10d %-14s %-8d %-10s %-9s %.1fs\n", rank.view().rank, rank.host(), getpid(),
                          rank.view().job_epoch, PhaseName(p.phase.load()), p.step.load(), rate,
                          BytesText(ResidentBytes()),
                          1e-9 * static_cast<double>(TrainProgress::CoarseNow() - p.since_ns.load()));

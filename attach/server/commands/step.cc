@@ -1,3 +1,4 @@
+#include "absl/strings/str_cat.h"
 #include "attach/server/commands/define.h"
 #include "attach/server/steering.h"
 
@@ -7,6 +8,9 @@ namespace {
 StatusOr<Answer> Step(Steering& steering, const Request& request, const TrainState& state, bool* later) {
   ASSIGN_OR_RETURN(const int64_t steps, CountOf(request.command, 1));
   if (!steering.paused()) return absl::FailedPreconditionError("the job is not paused (.pause)");
+  constexpr int64_t kMostSteps = int64_t{1} << 53;
+  if (steps > kMostSteps)
+    return absl::InvalidArgumentError(absl::StrCat("expected at most ", kMostSteps, " steps, got ", steps));
   steering.StepTo(state.step + steps, request);
   *later = true;
   return Answer();
