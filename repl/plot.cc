@@ -76,6 +76,7 @@ std::string WithoutTrailingBlanks(std::string text) {
 
 // The labels below the x axis, each under its tick where there is space.
 std::string XLabels(const Axis& axis, const PlotOptions& options, int width) {
+  width = std::max(0, width);  // beside a long label
   std::string line(static_cast<size_t>(width), ' ');
   int free_from = 0;
   for (const double tick : Ticks(axis.low, axis.high, axis.log, std::max(2, width / 14))) {

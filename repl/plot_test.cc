@@ -57,6 +57,13 @@ TEST(TextPlot, FillsTheColumnsItIsGiven) {
   }
 }
 
+TEST(TextPlot, ALabelMayBeLongerThanThePlot) {
+  PlotOptions options;
+  options.columns = 30;
+  options.x_label = "eval_a_rather_long_metric_name";
+  EXPECT_THAT(TextPlot(Evaluations(), options), HasSubstr(options.x_label));
+}
+
 TEST(TextPlot, LogarithmSpreadsSmallValues) {
   Panel panel{"loss", {{"a", {{1, 1}, {2, 0.1}, {3, 0.01}, {4, 0.001}, {5, 0}}}}};
   PlotOptions options;

@@ -34,7 +34,7 @@ int RunLogs(const cli::CommandLine& command) {
   while (!repl::InterruptPending()) {
     const size_t n = std::fread(buffer, 1, sizeof buffer, file);
     std::fputs(Printable(absl::string_view(buffer, n)).c_str(), stdout);
-    std::fflush(stdout);
+    if (std::fflush(stdout) != 0) break;  // the end of the program says why
     if (n > 0) continue;
     if (!command.Bool("f")) break;
     std::clearerr(file);

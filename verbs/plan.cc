@@ -7,6 +7,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -123,7 +124,10 @@ void PrintJson(const Section& s) {
     if (s.stage >= 0) absl::StrAppend(&out, ", \"stage\": ", s.stage);
     if (!s.explained.empty()) absl::StrAppend(&out, ", \"operator\": ", JsonString(s.explained));
     for (size_t i = 0; i < row.size(); ++i) {
-      const bool number = !row[i].empty() && row[i].find_first_not_of("0123456789") == std::string::npos;
+      double value = 0;
+      const bool number = !row[i].empty() && absl::ascii_isdigit(static_cast<unsigned char>(row[i][0])) &&
+                          row[i].find_first_not_of("0123456789.e+-") == std::string::npos &&
+                          absl::SimpleAtod(row[i], &value) && std::isfinite(value);
       absl::StrAppend(&out, ", ", JsonString(s.columns[i]), ": ", number ? row[i] : JsonString(row[i]));
     }
     std::printf("%s}\n", out.c_str());
@@ -356,7 +360,7 @@ StatusOr<std::vector<Section>> ShardSections(GlobalView& view, const cli::Comman
 std::string CellsOf(const Graph& graph) {
   std::vector<std::string> cells;
   for (const Node& n : graph.nodes) {
-    if (!n.location) continue;
+    if (!n.location || n.op->name == "stage_recv" || n.op->name == "stage_sent") continue;
     absl::string_view scope = n.location->scope;
     if (!absl::ConsumePrefix(&scope, "PipelineCell/network/")) continue;
     absl::ConsumePrefix(&scope, "backbone/");  // of a WithLossCell

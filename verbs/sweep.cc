@@ -30,6 +30,7 @@
 #include "core/base/folder.h"
 #include "core/base/hash.h"
 #include "core/base/input_file.h"
+#include "core/base/parallel_for.h"
 #include "core/files/file_lock.h"
 #include "lua/open_session.h"
 #include "lua/recipe_files.h"
@@ -403,6 +404,7 @@ class Sweep {
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
+    const std::string threads = jobs_ > 1 ? absl::StrCat(std::max<int64_t>(1, ComputeThreads() / jobs_)) : "";
     const std::string messages = MessagesOf(*trial);
     const pid_t parent = getpid();
     const pid_t pid = fork();
@@ -413,6 +415,9 @@ class Sweep {
       prctl(PR_SET_PDEATHSIG, SIGTERM);
       if (getppid() != parent) _exit(kExitInterrupted);
       signal(SIGINT, SIG_DFL);
+      // Trainings at once share the cores: threads that wait for each other by spinning would take them away.
+      if (!threads.empty()) setenv("OMP_NUM_THREADS", threads.c_str(), 0);
+      if (!threads.empty()) setenv("OMP_WAIT_POLICY", "passive", 0);
       const int null = open("/dev/null", O_RDWR);
       const int file = open(messages.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
       dup2(null, STDIN_FILENO);

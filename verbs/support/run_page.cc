@@ -19,6 +19,7 @@
 #include "core/json/json.h"
 #include "train/run_folder.h"
 #include "train/run_settings.h"
+#include "verbs/support/json_fields.h"
 #include "verbs/support/run_page_template.h"
 #include "verbs/support/run_pictures.h"
 #include "verbs/support/run_summary.h"
@@ -57,7 +58,7 @@ Json TensorsOf(const std::string& folder) {
   const auto manifest = text.ok() ? ParseJson(*text, limits) : StatusOr<Json>(text.status());
   if (!manifest.ok()) return std::string(manifest.status().message());
   Json rows = Json::array();
-  const Json tensors = manifest->value("tensors", Json::array());
+  const Json tensors = ListIn(*manifest, "tensors");
   for (const Json& t : tensors) {
     if (t.is_object() && t.contains("name") && t.contains("dtype") && t.contains("shape"))
       rows.push_back({t["name"], t["dtype"], t["shape"]});
@@ -134,16 +135,16 @@ Json OperatorsOf(const std::string& folder) {
   std::map<std::pair<std::string, std::string>, Work> work;
   double all = 0;
   int64_t steps = 0;
-  const Json events = trace->is_object() ? trace->value("traceEvents", Json::array()) : Json::array();
+  const Json events = ListIn(*trace, "traceEvents");
   for (const Json& event : events) {
-    if (!event.is_object() || event.value("ph", "") != "X" || event.value("pid", -1) != 0) continue;
-    const std::string kernel = event.value("cat", "");
+    if (TextIn(event, "ph") != "X" || NumberIn(event, "pid", -1) != 0) continue;
+    const std::string kernel = TextIn(event, "cat");
     steps += kernel == "step";
     if (kernel == "step" || kernel.empty()) continue;  // the wait for data has no kernel
-    Work& w = work[{event.value("name", ""), kernel}];
+    Work& w = work[{TextIn(event, "name"), kernel}];
     ++w.calls;
-    w.microseconds += event.value("dur", 0.0);
-    all += event.value("dur", 0.0);
+    w.microseconds += NumberIn(event, "dur", 0);
+    all += NumberIn(event, "dur", 0);
   }
   if (steps == 0 || all <= 0) return path + " has no step";
   std::vector<std::pair<double, Json>> rows;

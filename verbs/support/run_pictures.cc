@@ -16,6 +16,7 @@
 #include "absl/strings/strip.h"
 #include "core/base/input_file.h"
 #include "train/run_folder.h"
+#include "verbs/support/json_fields.h"
 
 namespace mslua {
 namespace {
@@ -96,7 +97,7 @@ Json PicturesOf(const RunRecord& record, size_t bytes) {
   AddGenerated(record.folder, &records);
   Json list = Json::array();
   for (Json& item : NewestFirst(records, kMostOfName)) {
-    const std::string file = item.value("file", "");
+    const std::string file = TextIn(item, "file");
     // Nothing outside of the run folder.
     if (file.empty() || file[0] == '/' || absl::StrContains(file, "..")) continue;
     const auto png = ReadFile(absl::StrCat(record.folder, "/", file), static_cast<int64_t>(bytes));
@@ -114,7 +115,7 @@ Json TextsOf(const RunRecord& record, size_t bytes) {
   constexpr size_t kMostOfName = 3, kLongest = 4000;
   Json list = Json::array();
   for (Json& item : NewestFirst(RecordsOf(record, "text"), kMostOfName)) {
-    std::string text = item.value("text", "");
+    std::string text = TextIn(item, "text");
     if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
     if (text.size() > bytes) break;
     bytes -= text.size();
