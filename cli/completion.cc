@@ -12,14 +12,17 @@
 namespace mslua::cli {
 namespace {
 
-// ./mslua of a clone builds first: its completion asks the program that was built last.
+// ./mslua of a clone builds first: its completion asks the program that was built last, if there is one.
 constexpr char kBash[] = R"(# mslua completion for bash
 _mslua() {
   local program=$1 line=${COMP_LINE:0:COMP_POINT} found
   case $program in
     \~*) program=$HOME${program#\~} ;;
   esac
-  [[ $program == */* && -x ${program%/*}/.build/mslua ]] && program=${program%/*}/.build/mslua
+  if [[ $program == */* && -e ${program%/*}/tools/build.sh ]]; then
+    program=${program%/*}/.build/mslua
+    [ -x "$program" ] || return
+  fi
   local words
   read -ra words <<< "$line"
   case $line in *[[:space:]]) words+=('') ;; esac
@@ -41,7 +44,10 @@ complete -F _mslua mslua ./mslua
 constexpr char kZsh[] = R"zsh(#compdef mslua
 _mslua() {
   local program=${~words[1]} line
-  [[ $program == */* && -x ${program:h}/.build/mslua ]] && program=${program:h}/.build/mslua
+  if [[ $program == */* && -e ${program:h}/tools/build.sh ]]; then
+    program=${program:h}/.build/mslua
+    [ -x "$program" ] || return
+  fi
   local -a whole open
   for line in ${(f)"$($program __complete "${(@)words[2,CURRENT]}" 2>/dev/null)"}; do
     line=${line%%$'\t'*}
@@ -58,8 +64,11 @@ constexpr char kFish[] = R"(# mslua completion for fish
 function __mslua_complete
   set -l words (commandline -opc) (commandline -ct)
   set -l program $words[1]
-  set -l built (dirname $program)/.build/mslua
-  string match -q '*/*' $program; and test -x $built; and set program $built
+  set -l clone (dirname $program)
+  if string match -q '*/*' $program; and test -e $clone/tools/build.sh
+    set program $clone/.build/mslua
+    test -x $program; or return
+  end
   $program __complete $words[2..-1] 2>/dev/null
 end
 complete -c mslua -f -a '(__mslua_complete)'

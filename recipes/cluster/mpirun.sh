@@ -7,5 +7,5 @@ ranks=$2
 shift 2
 root=
 [ "$(id -u)" != 0 ] || root=--allow-run-as-root
-exec mpirun $root --oversubscribe -n "$ranks" -x PATH -x DATA_PATH="${DATA_PATH:-}" -mca btl self,vader,tcp \
+exec mpirun $root --oversubscribe -n "$ranks" -x PATH -x DATA_PATH="${DATA_PATH:-}" -mca btl self,vader \
   -mca btl_vader_single_copy_mechanism none "${MSLUA:-mslua}" train "$recipe" "$@"
