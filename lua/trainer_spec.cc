@@ -342,10 +342,10 @@ Status ReadRates(lua_State* L, Session& session, TrainingSpec* t) {
 Status Read(lua_State* L, Session& session, TrainingSpec* t) {
   RETURN_IF_ERROR(CheckFields(
       L, 1, "trainer",
-      {"graph",       "dataset",    "epochs",     "max_steps",      "parameters",    "names",      "schedule",
-       "lr_function", "history",    "loss_scale", "sink",           "loss_every",    "time_every", "time_steps",
-       "rates",       "checkpoint", "eval",       "early_stopping", "plateau",       "hooks",      "name",
-       "seed",        "config",     "together",   "broadcast",      "metrics_limit", "histograms", "companions"}));
+      {"graph",     "dataset",        "epochs",     "max_steps",  "parameters", "names",      "schedule", "lr_function",
+       "history",   "loss_scale",     "sink",       "loss_every", "time_every", "time_steps", "rates",    "checkpoint",
+       "eval",      "early_stopping", "plateau",    "hooks",      "name",       "seed",       "config",   "together",
+       "broadcast", "metrics_limit",  "histograms", "companions", "check_loss"}));
   ASSIGN_OR_RETURN(t->graph, FieldGraph(L, 1, "trainer"));
   ASSIGN_OR_RETURN(const auto dataset, FieldDataset(L, 1, "trainer"));
   t->open = [&session, dataset]() -> StatusOr<TrainingData> {
@@ -354,6 +354,7 @@ Status Read(lua_State* L, Session& session, TrainingSpec* t) {
   };
   ASSIGN_OR_RETURN(t->options.epochs, FieldInt(L, 1, "epochs", 1));
   ASSIGN_OR_RETURN(t->options.max_steps, FieldInt(L, 1, "max_steps", 0));
+  ASSIGN_OR_RETURN(t->options.check_loss, FieldBool(L, 1, "check_loss", true));
   ASSIGN_OR_RETURN(t->options.seed, FieldInt(L, 1, "seed", static_cast<int64_t>(session.state().seed)));
   ASSIGN_OR_RETURN(t->metrics_limit, FieldInt(L, 1, "metrics_limit", t->metrics_limit));
   ASSIGN_OR_RETURN(t->name, FieldString(L, 1, "name", "run"));

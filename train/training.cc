@@ -405,7 +405,7 @@ StatusOr<std::vector<ScheduledScalar>> Training::Scalars() {
 
 // Ranks that train together have the rate of rank 0's function: it may follow from a loss, of which each has its own.
 StatusOr<double> Training::RateOf(const RateSpec& rate, int64_t step) {
-  ASSIGN_OR_RETURN(double value, rate.function(step, step / progress().steps_per_epoch + 1));
+  ASSIGN_OR_RETURN(double value, rate.function(step, trainer_->state().epoch + 1));
   if (together() != nullptr) RETURN_IF_ERROR(ShareNumber(*together(), &value, "the learning rate"));
   return value;
 }

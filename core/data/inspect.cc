@@ -35,9 +35,16 @@ void Verify(const Reader& reader, PartReport* part, DataReport* report) {
     if (!status.ok()) {
       AddProblem(status, report);
     } else if (labels) {
-      const size_t label = static_cast<size_t>(*static_cast<const int32_t*>(row[last].data));
-      if (part->histogram.size() <= label) part->histogram.resize(label + 1);
-      ++part->histogram[label];
+      constexpr int32_t kMostClasses = 1 << 20;  // larger labels are counted in no class
+      const int32_t label = *static_cast<const int32_t*>(row[last].data);
+      if (label < 0) {
+        AddProblem(absl::DataLossError(absl::StrCat(reader.Where(i), ": the label is ", label, ", expected 0 or more")),
+                   report);
+      } else if (label < kMostClasses) {
+        if (part->histogram.size() <= static_cast<size_t>(label))
+          part->histogram.resize(static_cast<size_t>(label) + 1);
+        ++part->histogram[static_cast<size_t>(label)];
+      }
     }
   }
 }

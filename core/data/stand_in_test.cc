@@ -156,6 +156,25 @@ TEST(InspectTest, DamageIsAProblemNotAnError) {
   EXPECT_THAT(std::string(Inspect(path + "/none", true).status().message()), HasSubstr("is no dataset"));
 }
 
+TEST(InspectTest, ANegativeLabelIsAProblem) {
+  const std::string path = Folder("criteo") + "/c.txt";
+  std::filesystem::create_directories(Folder("criteo"));
+  std::ofstream file(path);
+  for (const char* click : {"1", "-1", "0"}) {
+    file << click;
+    for (int i = 0; i < 13; ++i) file << "\t" << i;
+    for (int i = 0; i < 26; ++i)
+      file << "\t"
+           << "68fd1e64";
+    file << "\n";
+  }
+  file.close();
+  const auto report = Inspect(path, true, "criteo");
+  ASSERT_TRUE(report.ok()) << report.status();
+  ASSERT_EQ(report->problems.size(), 1u);
+  EXPECT_THAT(report->problems[0], HasSubstr("the label is -1, expected 0 or more"));
+}
+
 TEST(MakeTest, BadCounts) {
   EXPECT_THAT(std::string(MakeStandIn("mnist", Folder("bad"), {0, 1}).message()), HasSubstr("at least one training"));
   const std::string file = Folder("file");

@@ -111,7 +111,7 @@ Status ParseNumber(absl::string_view text, const char* what, uint32_t* cell) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
   while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
   absl::string_view digits = text;
-  if (!digits.empty() && digits.front() == '+') digits.remove_prefix(1);
+  if (digits.size() > 1 && digits.front() == '+' && digits[1] != '-') digits.remove_prefix(1);
   T value{};
   auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if constexpr (std::is_same_v<T, float>) {

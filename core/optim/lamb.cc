@@ -28,7 +28,8 @@ MSLUA_OPTIMIZER(lamb) {
         const Value r = u.Let("r", "m * correction1 / (sqrt(v * correction2) + eps) + weight_decay * param");
         u.Set("param_square", u.Sum(Mul(u.g(), u.Get("param"), u.Get("param"))));
         u.Set("r_square", u.Sum(Mul(u.g(), r, r)));
-        u.Let("trust", "select(logical_and(gt(param_square, 0), gt(r_square, 0)), sqrt(param_square / r_square), 1)");
+        u.Let("trust",
+              "select(logical_and(gt(param_square, 0), gt(r_square, 0)), sqrt(param_square) / sqrt(r_square), 1)");
         return u.Results({u.Let("param", "param - lr * trust * r"), m, v});
       });
   return def;

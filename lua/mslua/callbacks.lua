@@ -197,7 +197,12 @@ end
 -- What is watched as the trainer has it: with the mode that "auto" means.
 local function watch(a)
   local mode = a.mode
-  if mode == "auto" then mode = (a.monitor:find "loss$" or a.monitor:find "perplexity$") and "min" or "max" end
+  if mode == "auto" then
+    mode = "max"
+    for _, smaller in ipairs { "loss$", "perplexity$", "mae$", "mse$" } do
+      if a.monitor:find(smaller) then mode = "min" end
+    end
+  end
   return { monitor = a.monitor, min_delta = a.min_delta, patience = a.patience, mode = mode }
 end
 
@@ -207,8 +212,8 @@ local monitor = { "monitor", "string", "eval_loss",
   doc = 'the number that is watched: "loss" (of data parallel ranks the mean of theirs), or "eval_" and the name of a '
     .. 'metric, "eval_top1"' }
 local mode = { "mode", "string", "auto", choices = { "auto", "min", "max" },
-  doc = '"min": less is better; "max": more is better; "auto": "min" of a name that ends in loss or perplexity, else '
-    .. '"max"' }
+  doc = '"min": less is better; "max": more is better; "auto": "min" of a name that ends in loss, perplexity, mae or '
+    .. 'mse, else "max"' }
 local function min_delta(default)
   return { "min_delta", "number", default, min = 0, doc = "a change of this size or less is no improvement" }
 end

@@ -72,6 +72,7 @@ end
 function M.run(spec, steps)
   local points, mean, least = {}, 0, math.huge
   spec.schedule, spec.max_steps = nil, steps
+  spec.check_loss = false  -- rates end where the loss does
   spec.lr_function = function(step) return M.rate(step - 1, steps) end
   spec.hooks.step_end = function(context)
     local loss = context.loss

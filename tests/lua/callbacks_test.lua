@@ -15,8 +15,9 @@ function Seen:on_train_end(context) self.last = context.epoch .. "." .. context.
 -- Trains for ten epochs of one step; w, which is loss and metric, falls by `rates`. Gives the last step.
 local function train(rates, every_epochs, stopping)
   local loss = function(output) return ops.reduce_mean(output) end
+  local function sum(output) return output:sum(2) end
   local model = ms.Model(Falling(), {
-    loss_fn = loss, optimizer = nn.SGD { learning_rate = rates }, metrics = { m = function(o) return o:sum(2) end },
+    loss_fn = loss, optimizer = nn.SGD { learning_rate = rates }, metrics = { m = sum, own_mae = sum },
   })
   local seen = Seen()
   model:train(10, data, {
@@ -32,6 +33,7 @@ check.case("EarlyStopping counts epochs without an improvement", function()
   check.equal(train(rates, 1, { monitor = "eval_m", mode = "min", patience = 2, min_delta = 0.01 }), "5.1")
   check.equal(train(rates, 1, { monitor = "eval_m", mode = "max", patience = 1 }), "3.1")
   check.equal(train(rates, 1, { monitor = "eval_loss", patience = 9 }), "10.1")
+  check.equal(train({ 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 }, 1, { monitor = "eval_own_mae", patience = 1 }), "10.1")
 end)
 
 check.case("EarlyStopping judges where there was an evaluation", function()

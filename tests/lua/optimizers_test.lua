@@ -410,4 +410,14 @@ check.case("every optimizer has help, and defaults that its fields allow", funct
   end
 end)
 
+check.case("Lamb stays finite where a gradient has become 0", function()
+  local w = ms.Parameter(ms.full({ 8, 8 }, 0.5), "w")
+  local update = nn.Lamb { params = { w }, learning_rate = 0.01 }
+  for step = 1, 700 do
+    update({ step <= 20 and ms.randn({ 8, 8 }, "float32", "g" .. step) or ms.zeros { 8, 8 } }, { w })
+  end
+  local norm = ms.ops.norm(w.value):item()
+  assert(norm < 1e6, tostring(norm))
+end)
+
 check.done()
