@@ -543,4 +543,10 @@ check.case("an empty batch leaves the running statistics as they are", function(
     function() nn.BatchNorm1d(3)(ms.ones { 2, 3, 2, 2 }) end)
 end)
 
+check.case("errors of batch normalization name the class", function()
+  for _, name in ipairs { "BatchNorm1d", "BatchNorm2d", "BatchNorm3d" } do
+    check.fails_here(name .. ": unknown key 'dtype'", function() nn[name](24, { dtype = "float64" }) end)
+  end
+end)
+
 check.done()

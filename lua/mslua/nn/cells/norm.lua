@@ -27,7 +27,7 @@ local num_features = { "num_features", "integer", required = true, min = 1, doc 
 
 M.BatchNorm2d = Cell:extend "BatchNorm2d"
 
-local bind_batch = args.signature("BatchNorm2d", {
+local batch_fields = {
   num_features, eps_field("eps", 1e-5),
   { "momentum", "number", 0.9, min = 0, max = 1,
     doc = "the weight of the old running statistics, as in MindSpore; PyTorch's momentum is 1 minus this" },
@@ -36,7 +36,8 @@ local bind_batch = args.signature("BatchNorm2d", {
   { "moving_var_init", "initializer", "ones", doc = "the initial running variance [c]" },
   { "use_batch_statistics", "boolean", doc = "true: the batch's statistics in evaluation too; false: the running ones "
     .. "in training too, which then stay as they are; default: the batch's in training alone" },
-})
+}
+M.BatchNorm2d._bind = args.signature("BatchNorm2d", batch_fields)
 
 --- Batch normalization: each channel of [n, c, h, w] to mean 0 and variance 1 over the batch, then times gamma plus
 --- beta (Ioffe and Szegedy, 2015). Running statistics: moving = momentum * moving + (1 - momentum) * batch's; the
@@ -45,7 +46,7 @@ local bind_batch = args.signature("BatchNorm2d", {
 ---@param ... any num_features, eps, momentum, affine, gamma_init, beta_init, moving_mean_init, moving_var_init,
 ---  use_batch_statistics
 function M.BatchNorm2d:init(...)
-  local a = bind_batch(...)
+  local a = self._bind(...)
   local shape = { a.num_features }
   self.eps, self.momentum, self.num_features = a.eps, a.momentum, a.num_features
   self.use_batch_statistics = a.use_batch_statistics
@@ -71,6 +72,7 @@ end
 function M.BatchNorm2d:extra() return tostring(self.num_features) end
 
 M.BatchNorm1d = M.BatchNorm2d:extend "BatchNorm1d"
+M.BatchNorm1d._bind = args.signature("BatchNorm1d", batch_fields)
 
 --- Batch normalization of [n, c] or [n, c, length], as BatchNorm2d.
 function M.BatchNorm1d:construct(x)
@@ -82,6 +84,7 @@ function M.BatchNorm1d:construct(x)
 end
 
 M.BatchNorm3d = M.BatchNorm2d:extend "BatchNorm3d"
+M.BatchNorm3d._bind = args.signature("BatchNorm3d", batch_fields)
 
 --- Batch normalization of [n, c, d, h, w], as BatchNorm2d.
 function M.BatchNorm3d:construct(x)
