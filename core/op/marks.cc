@@ -18,13 +18,13 @@ MarkDef Of(Mark<T> mark) {
 }  // namespace
 
 std::string MarkProblem(absl::string_view name, const AttrValue& value) {
-  static const MarkDef kMarks[] = {Of(mark::kRng),          Of(mark::kBegin),       Of(mark::kGlobal),
-                                   Of(mark::kFirstRow),     Of(mark::kRows),        Of(mark::kMembers),
-                                   Of(mark::kOrigin),       Of(mark::kSum),         Of(mark::kMicroSum),
-                                   Of(mark::kMicroBatch),   Of(mark::kGradientOf),  Of(mark::kUpdateGradients),
-                                   Of(mark::kUserStrategy), Of(mark::kOutStrategy), Of(mark::kOwnBatch),
-                                   Of(mark::kCrossBatch),   Of(mark::kInStrategy),  Of(mark::kBoundary),
-                                   Of(mark::kPeer),         Of(mark::kColumn),      Of(mark::kTag)};
+  static const MarkDef kMarks[] = {
+      Of(mark::kRng),          Of(mark::kBegin),       Of(mark::kGlobal),     Of(mark::kFirstRow),
+      Of(mark::kRows),         Of(mark::kMembers),     Of(mark::kOrigin),     Of(mark::kSum),
+      Of(mark::kMicroSum),     Of(mark::kMicroBatch),  Of(mark::kGradientOf), Of(mark::kUpdateGradients),
+      Of(mark::kUserStrategy), Of(mark::kOutStrategy), Of(mark::kOwnBatch),   Of(mark::kCrossBatch),
+      Of(mark::kInStrategy),   Of(mark::kBoundary),    Of(mark::kPeer),       Of(mark::kColumn),
+      Of(mark::kTag),          Of(mark::kCalls),       Of(mark::kBegins)};
   bool known = false;
   for (const MarkDef& def : kMarks) {
     if (name != def.name) continue;

@@ -49,6 +49,15 @@ inline constexpr Mark<int64_t> kRows{"_rows"};
 // How many messages a message stands for. The pass of buckets; reports.
 inline constexpr Mark<int64_t> kMembers{"_members"};
 
+// ---- Collectives ---------------------------------------------------------------------------------------------------
+
+// Which of the collectives of its group a node is, from 0, as the graph was before the passes: the same on all ranks
+// of the group, whatever passes find equal in one rank's part. Of a message of several: of each. NumberCollectives;
+// CompareSchedules.
+inline constexpr Mark<std::vector<int64_t>> kCalls{"_calls"};
+// The place of a collective among all of that graph's, by when it can begin. NumberCollectives; the pass of buckets.
+inline constexpr Mark<int64_t> kBegins{"_begins"};
+
 // ---- Forward and backward ------------------------------------------------------------------------------------------
 
 // On a node of the backward pass: the forward node that it is the gradient of. Gradients(); sharding, micro-batches,

@@ -40,10 +40,16 @@ bool MovesBlocks(const Node& n) {
   return (n.op->name == "all_gather" || n.op->name == "reduce_scatter") && n.attrs.Int("axis") == 0;
 }
 
-bool Travels(const Node& n) {
-  return (n.op->name == "all_reduce" || MovesBlocks(n)) && n.attrs.Int("fusion") > 0 &&
-         n.attrs.Ints("group").size() > 1;
+bool IsCall(const Node& n) {
+  return n.op->side_effect && n.attrs.Has("group") && !n.attrs.Has("peer") && n.attrs.Ints("group").size() > 1;
 }
+
+bool Travels(const Node& n) {
+  return (n.op->name == "all_reduce" || MovesBlocks(n)) && n.attrs.Int("fusion") > 0 && IsCall(n);
+}
+
+// The node after which a collective can begin: what does not travel stays where it is.
+int32_t ReadyAt(const Graph& graph, int32_t i) { return Travels(graph.nodes[i]) ? graph.nodes[i].inputs[0].node : i; }
 
 std::string ReductionOf(const Node& n) { return n.attrs.Has("op") ? n.attrs.Str("op") : ""; }
 
@@ -58,8 +64,7 @@ class Bucketer {
 
   Graph Run() {
     FindBuckets();
-    std::vector<std::vector<size_t>> starts(count_);
-    for (size_t b = 0; b < buckets_.size(); ++b) starts[buckets_[b].ready].push_back(b);
+    const std::vector<std::vector<size_t>> starts = FindStarts();
     for (int32_t i = 0; i < count_; ++i) {
       for (Value v : graph_.nodes[i].inputs) Arrive(v);
       if (bucket_[i] < 0) rewriter_.Copy(i);
@@ -74,6 +79,7 @@ class Bucketer {
   struct Bucket {
     std::vector<int32_t> members;
     int32_t ready = 0;  // the node after which all inputs are known
+    int32_t read = 0;   // the first node that reads a result
     std::vector<Value> started;
     bool waited = false;
   };
@@ -94,13 +100,44 @@ class Bucketer {
         first_reader_[v.node] = std::min(first_reader_[v.node], travels ? v.node : i);
     }
     for (const auto& [key, members] : by_key) SplitWhereRead(members);
-    // Calls begin in one order on all ranks: that of the nodes, whatever the keys are.
     std::sort(buckets_.begin(), buckets_.end(), [](const Bucket& a, const Bucket& b) {
       return a.ready != b.ready ? a.ready < b.ready : a.members[0] < b.members[0];
     });
     for (size_t b = 0; b < buckets_.size(); ++b) {
       for (int32_t m : buckets_[b].members) bucket_[m] = static_cast<int32_t>(b);
     }
+  }
+
+  // After each node the buckets that begin there: as soon as their inputs are known, and after the collectives of lower
+  // numbers, so that calls begin in one order on all ranks.
+  std::vector<std::vector<size_t>> FindStarts() const {
+    struct Call {
+      int64_t number = 0;
+      int32_t node = 0;
+      int64_t bucket = -1;
+    };
+    std::vector<Call> calls;
+    for (size_t b = 0; b < buckets_.size(); ++b) {
+      int64_t last = -1;
+      for (const int32_t m : buckets_[b].members)
+        last = std::max(last, mark::kBegins.GetOr(graph_.nodes[m].attrs, int64_t{-1}));
+      calls.push_back({last, buckets_[b].ready, static_cast<int64_t>(b)});
+    }
+    for (int32_t i = 0; i < count_; ++i) {
+      const int64_t* const number = mark::kBegins.Find(graph_.nodes[i].attrs);
+      if (number != nullptr && bucket_[i] < 0) calls.push_back({*number, i, -1});
+    }
+    std::stable_sort(calls.begin(), calls.end(), [](const Call& a, const Call& b) { return a.number < b.number; });
+    std::vector<std::vector<size_t>> starts(count_);
+    int32_t at = 0;
+    for (const Call& call : calls) {
+      // A collective that a pass has made is not numbered.
+      if (call.number >= 0) at = std::max(at, call.node);
+      if (call.bucket < 0) continue;
+      const auto b = static_cast<size_t>(call.bucket);
+      starts[call.number < 0 ? call.node : std::min(at, std::max(call.node, buckets_[b].read - 1))].push_back(b);
+    }
+    return starts;
   }
 
   // Buckets that can begin before anybody reads a member's result.
@@ -110,6 +147,7 @@ class Bucketer {
     for (const int32_t m : members) {
       const int32_t ready = graph_.nodes[m].inputs[0].node;
       if (read <= ready) {
+        bucket.read = read;
         buckets_.push_back(std::move(bucket));
         bucket = Bucket();
         read = count_;
@@ -118,6 +156,7 @@ class Bucketer {
       bucket.ready = std::max(bucket.ready, ready);
       read = std::min(read, first_reader_[m]);
     }
+    bucket.read = read;
     buckets_.push_back(std::move(bucket));
   }
 
@@ -131,7 +170,9 @@ class Bucketer {
       b->waited = true;
       return MoveBlocks(*b, inputs);
     }
-    b->started = rewriter_.to().OpMulti("all_reduce_start", inputs, AttrsOf(first));
+    Attrs attrs = AttrsOf(first);
+    SetCalls(*b, &attrs);
+    b->started = rewriter_.to().OpMulti("all_reduce_start", inputs, std::move(attrs));
   }
 
   // One all_gather or reduce_scatter for all members: with one row for each rank, their rows joined. Who is alone stays
@@ -149,6 +190,7 @@ class Bucketer {
     }
     Attrs attrs = first.attrs;
     mark::kMembers.Set(attrs.Set("fusion", int64_t{0}), static_cast<int64_t>(b.members.size()));
+    SetCalls(b, &attrs);
     const Value all = g.Op(first.op->name, {g.Op("concat", rows, {{"axis", int64_t{1}}})}, std::move(attrs));
     const int64_t height = gathers ? ranks : 1;
     int64_t at = 0;
@@ -174,6 +216,14 @@ class Bucketer {
     for (size_t k = 0; k < b->members.size() && k < done.size(); ++k) rewriter_.Replace({b->members[k], 0}, done[k]);
   }
 
+  // A message is the calls of all its members.
+  void SetCalls(const Bucket& b, Attrs* attrs) const {
+    std::vector<int64_t> calls;
+    for (const int32_t m : b.members) {
+      for (const int64_t call : mark::kCalls.GetOr(graph_.nodes[m].attrs, {})) calls.push_back(call);
+    }
+    if (!calls.empty()) mark::kCalls.Set(*attrs, std::move(calls));
+  }
   static Attrs AttrsOf(const Node& all_reduce) {
     return {{"group", all_reduce.attrs.Ints("group")}, {"op", all_reduce.attrs.Str("op")}};
   }
@@ -187,6 +237,21 @@ class Bucketer {
 };
 
 }  // namespace
+
+Graph NumberCollectives(const Graph& graph) {
+  std::vector<int32_t> calls;
+  std::map<std::vector<int64_t>, int64_t> of_group;
+  Graph numbered = graph;
+  for (int32_t i = 0; i < static_cast<int32_t>(graph.nodes.size()); ++i) {
+    if (!IsCall(graph.nodes[i])) continue;
+    calls.push_back(i);
+    mark::kCalls.Set(numbered.nodes[i].attrs, {of_group[graph.nodes[i].attrs.Ints("group")]++});
+  }
+  std::stable_sort(calls.begin(), calls.end(),
+                   [&](int32_t a, int32_t b) { return ReadyAt(graph, a) < ReadyAt(graph, b); });
+  for (size_t k = 0; k < calls.size(); ++k) mark::kBegins.Set(numbered.nodes[calls[k]].attrs, static_cast<int64_t>(k));
+  return numbered;
+}
 
 Graph BucketCollectives(const Graph& graph) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), Travels) ? Bucketer(graph).Run() : graph;

@@ -5,6 +5,7 @@
 
 #include "core/graph/builder.h"
 #include "core/op/marks.h"
+#include "core/passes/run_passes.h"
 
 namespace mslua {
 namespace {
@@ -111,6 +112,30 @@ TEST_F(Pass, BlocksOfOneNumberTravelTogether) {
   g_.Output("z", gather(z));
   g_.Output("w", three);
   EXPECT_EQ(Names(), "tanh exp reduce_scatter2 reduce_scatter tanh tanh all_gather2 ");
+}
+
+// A rank's part has constants of its own. Where one of them is 1, what it multiplies is known earlier.
+TEST_F(Pass, CallsBeginInOneOrderWhateverOneRanksConstantsMakeEqual) {
+  const auto calls = [](double factor) {
+    GraphBuilder g;
+    const Value x = g.Input("x", kData, {DType::kF32, {4, 4}});
+    const auto reduce = [&](Value v, int64_t fusion) {
+      return g.Op("all_reduce", {v}, {{"group", std::vector<int64_t>{0, 1}}, {"fusion", fusion}});
+    };
+    const Value early = g.Op("matmul", {x, x}), late = g.Op("matmul", {early, x});
+    const Value scaled = g.Op("matmul", {Mul(g, x, g.Constant(factor, DType::kF32)), x});
+    g.Output("a", reduce(late, 1));
+    g.Output("b", reduce(scaled, 2));
+    g.Output("c", g.Op("all_gather", {early}, {{"group", std::vector<int64_t>{0, 1}}, {"axis", int64_t{1}}}));
+    const Graph graph = *RunPasses(*g.Finish(), PassOptions());
+    std::vector<std::vector<int64_t>> calls;
+    for (const Node& n : graph.nodes) {
+      if (n.op->name == "all_reduce_start" || n.op->name == "all_gather") calls.push_back(mark::kCalls.Get(n.attrs));
+    }
+    return calls;
+  };
+  EXPECT_THAT(calls(2), ElementsAre(ElementsAre(0), ElementsAre(1), ElementsAre(2)));
+  EXPECT_EQ(calls(1), calls(2));
 }
 
 TEST_F(Pass, FusionZeroStaysAsItIs) {

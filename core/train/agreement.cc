@@ -12,6 +12,7 @@
 #include "collectives/communicator.h"
 #include "collectives/groups.h"
 #include "core/base/rng.h"
+#include "core/op/marks.h"
 #include "core/runtime/collective_node.h"
 
 namespace mslua {
@@ -153,8 +154,9 @@ Status CompareSchedules(Groups& groups, const Graph& graph) {
     absl::StrAppend(&schedule, n.op->name);
     for (const TensorType& t : n.outputs) absl::StrAppend(&schedule, " ", ToString(t));
     for (const auto& a : n.attrs.items()) {
-      // A permutation's and an exchange's, of each rank its own.
-      if (a.first == "source" || a.first == "target" || a.first == "messages") continue;
+      // A permutation's and an exchange's, of each rank its own; and the place among those of other groups.
+      if (a.first == "source" || a.first == "target" || a.first == "messages" || a.first == mark::kBegins.name)
+        continue;
       absl::StrAppend(&schedule, " ", a.first, "=", AttrText(a.second));
     }
     absl::StrAppend(&schedule, "\n");
@@ -168,7 +170,7 @@ Status CompareSchedules(Groups& groups, const Graph& graph) {
         size_t m = 0;
         if (!absl::SimpleAtoi(member, &m) || m >= all.size() || absl::StrContains(all[m], absl::StrCat(line, "\n")))
           continue;
-        return absl::FailedPreconditionError(absl::StrCat("the training step of rank ", std::max(r, m),
+        return absl::FailedPreconditionError(absl::StrCat("the program of rank ", std::max(r, m),
                                                           " has other collectives than rank ", std::min(r, m),
                                                           "'s: ranks must build one network and one optimizer"));
       }
