@@ -9,6 +9,7 @@
 #include "lua/compile_graph.h"
 #include "lua/tensor_lua.h"
 #include "lua/trainer_run.h"
+#include "train/compare_first_batch.h"
 #include "train/saved_tensors.h"
 
 namespace mslua {
@@ -82,6 +83,7 @@ StatusOr<int> Evaluate(lua_State* L, Session& session) {
     return absl::InvalidArgumentError("evaluate: expected a Graph and a Dataset");
   ASSIGN_OR_RETURN(const TrainingData data, OpenEval(session, **dataset, (*graph)->sharded));
   data::Loader loader(data.pipeline, data.loader);
+  if ((*graph)->sharded && session.groups() != nullptr) CompareFirstBatch(*session.groups(), data, &loader);
   ASSIGN_OR_RETURN(const auto executable, CompileGraph(session, **graph));
   ASSIGN_OR_RETURN(auto varying, VaryingOf(session.state(), **graph));
   const bool shared = lua_toboolean(L, 3) != 0 && !(*graph)->sharded;

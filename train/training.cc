@@ -29,6 +29,7 @@
 #include "core/train/step_numbers.h"
 #include "core/train/summaries.h"
 #include "train/attaching.h"
+#include "train/compare_first_batch.h"
 #include "train/fault_hook.h"
 #include "train/json_string.h"
 #include "train/notice.h"
@@ -83,26 +84,6 @@ Status CompareSeeds(Groups& groups, const TrainingData& data, bool whole, const 
       absl::StrCat(differ,
                    "or num_shards and shard_id: ranks that shuffle the dataset differently would read some "
                    "samples twice, and others never"));
-}
-
-// FailedPrecondition where ranks r and r + feeds, which read the same rows, have different batches: a generator may
-// look at the rank, or draw numbers of its own.
-Status CompareBatches(Groups& groups, const TrainingData& data, const data::Batch& batch) {
-  std::vector<std::string> mine;
-  for (const TensorView& column : batch.columns)
-    mine.push_back(absl::StrCat(Crc32c(column.data, static_cast<size_t>(column.type.bytes()))));
-  ASSIGN_OR_RETURN(const auto all, GatherTexts(groups, absl::StrJoin(mine, " "), "the first batch"));
-  for (size_t r = static_cast<size_t>(data.feeds); r < all.size(); ++r) {
-    const std::vector<std::string> a = absl::StrSplit(all[r % data.feeds], ' '), b = absl::StrSplit(all[r], ' ');
-    const size_t c = std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin();
-    if (c == a.size()) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("the first batches of rank ", r % data.feeds, " and rank ", r, " differ in column '",
-                     data.pipeline->schema(batch.shape)[c].name,
-                     "', but both ranks read the same rows: the code that makes the samples may not depend on "
-                     "ms.communication.get_rank(), nor on random numbers that ms.set_seed() does not repeat"));
-  }
-  return absl::OkStatus();
 }
 
 // Ranks that train together make as many steps of batches of one type: FailedPrecondition where they do not. A warning
@@ -305,10 +286,7 @@ Status Training::MakeTrainer() {
   options.rows = GlobalRows();
   options.ema = spec_.graph->ema;
   if (together() != nullptr) options.agree = [this](bool stop) { return AgreeToStop(stop); };
-  if (spec_.graph->sharded && !resuming_.from_memory())
-    options.check_first_batch = [this](const data::Batch& batch) {
-      return WithExitCode(CompareBatches(*together(), data_, batch), kExitHang);
-    };
+  if (spec_.graph->sharded && !resuming_.from_memory()) CompareFirstBatch(*together(), data_, loader_.get());
   options.done = [this] { return progress().stopped; };
   ASSIGN_OR_RETURN(trainer_,
                    Trainer::Create(executable_.get(), loader_.get(), std::move(scalars), options, console_.get()));
@@ -328,8 +306,13 @@ Status Training::ComparePrograms() const {
   const std::string schedule = ScheduleText(spec_);
   for (const StepGraph* shape : spec_.graph->shapes())
     RETURN_IF_ERROR(CompareTexts(*together(), absl::StrCat(shape->common, schedule), "a training step"));
-  const ShapedExecutable* const shaped = ShapedOf(executable_.get());
-  if (shaped == nullptr) return CompareSchedules(*together(), executable_->graph());
+  return CompareCollectives(executable_.get());
+}
+
+// Whether a program of all ranks, or of their parts, has the same collectives on each of them.
+Status Training::CompareCollectives(const Executable* program) const {
+  const ShapedExecutable* const shaped = ShapedOf(program);
+  if (shaped == nullptr) return CompareSchedules(*together(), program->graph());
   for (int64_t s = 0; s < shaped->shapes(); ++s)
     RETURN_IF_ERROR(CompareSchedules(*together(), shaped->plan(s).graph()));
   return absl::OkStatus();
@@ -506,7 +489,9 @@ Status Training::AddEvaluation() {
   const EvaluationSpec& eval = spec_.eval;
   ASSIGN_OR_RETURN(const TrainingData data, eval.open());
   eval_loader_ = std::make_unique<data::Loader>(data.pipeline, data.loader);
+  if (eval.graph->sharded && !resuming_.from_memory()) CompareFirstBatch(*together(), data, eval_loader_.get());
   ASSIGN_OR_RETURN(eval_executable_, rank_.compile(*eval.graph, /*share=*/false, &decisions_));
+  if (eval.graph->sharded) RETURN_IF_ERROR(WithExitCode(CompareCollectives(eval_executable_.get()), kExitHang));
   ASSIGN_OR_RETURN(auto varying, VaryingOf(*rank_.state, *eval.graph));
   Groups* const sums_over = eval.graph->sharded ? nullptr : together();
   ASSIGN_OR_RETURN(evaluator_, Evaluator::Create(eval_executable_.get(), eval_loader_.get(), sums_over,

@@ -45,6 +45,7 @@ class Training {
   Status CompareStart();
   Status OpenData();
   Status ComparePrograms() const;
+  Status CompareCollectives(const Executable* program) const;
   Status OpenRecords();
   StatusOr<std::vector<ScheduledScalar>> Scalars();
   StatusOr<double> RateOf(const RateSpec& rate, int64_t step);

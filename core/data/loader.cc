@@ -234,6 +234,7 @@ StatusOr<bool> Loader::Next(Batch* batch) {
     batch->columns[k] = TensorView{pipeline_->schema(slot.shape)[k].type, slot.columns[k]};
   }
   ++position_.batch;
+  if (check_) RETURN_IF_ERROR(std::exchange(check_, nullptr)(*batch));
   return true;
 }
 

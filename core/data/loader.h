@@ -47,6 +47,8 @@ class Loader {
   // end: the call after it begins the next epoch. An error (file and record) stays until Seek. One is code of users
   // that does not return (CodeCalls::Overdue): its thread is left alone then.
   StatusOr<bool> Next(Batch* batch);
+  // Has `check` look at the next batch, once, in Next, which gives its error.
+  void CheckNext(std::function<Status(const Batch&)> check) { check_ = std::move(check); }
 
   // A column's memory that callers have kept and given back is used again, up to so many bytes and two blocks: callers
   // that keep more at once make the system clear pages for each batch.
@@ -115,6 +117,7 @@ class Loader {
   Pipeline::Scratch scratch_;  // for filling inline
   std::vector<Worker> threads_;
   Status overdue_;  // once a thread is left alone
+  std::function<Status(const Batch&)> check_;
 };
 
 // An error of the computation on `batch`, a batch of `loader`: where it names a record of a column (payload

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -350,7 +349,6 @@ StatusOr<bool> Trainer::BeginStep() {
   progress_.Enter(TrainProgress::Phase::kData);
   ASSIGN_OR_RETURN(const bool more, loader_->Next(step.batch.get()));
   if (!more) return false;
-  if (const auto check = std::exchange(options_.check_first_batch, nullptr)) RETURN_IF_ERROR(check(*step.batch));
   for (size_t c = 0; c < column_positions_.size(); ++c) {
     const void* data = step.batch->columns[c].data;
     if (data == bound_[c]) continue;

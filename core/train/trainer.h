@@ -93,8 +93,6 @@ struct TrainerOptions {
   // Ranks that train one network stop at the same step. After each step and epoch, and where a training resumes:
   // whether this rank should stop goes in, whether any should comes out. Empty: this rank's own business.
   std::function<StatusOr<bool>(bool stop)> agree;
-  // Called with the first batch of a training, before its step. Empty: it is not looked at.
-  std::function<Status(const data::Batch& batch)> check_first_batch;
   // Whether the stop that was requested is a hook's wish, on any of the ranks: training is then done. Empty: it is not.
   std::function<bool()> done;
 };
