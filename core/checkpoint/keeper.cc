@@ -146,15 +146,15 @@ std::string CheckpointKeeper::PathFor(int64_t epoch, int64_t step) const {
 
 Status CheckpointKeeper::Saved(const std::string& path, double now) {
   RETURN_IF_ERROR(Verify(path));
-  return Keep(path, now);
+  Keep(path, now);
+  return absl::OkStatus();
 }
 
 Status CheckpointKeeper::Verify(const std::string& path) { return VerifyFolder(path, VerifyDepth::kOnDisk); }
 
-Status CheckpointKeeper::Keep(const std::string& path, double now) {
-  Status removed;  // the first error
-  const auto remove_oldest = [&] {
-    removed.Update(RemoveAtomically(generations_.front()));
+void CheckpointKeeper::Keep(const std::string& path, double now) {
+  const auto remove_oldest = [this] {
+    staying_.Update(RemoveAtomically(generations_.front()));
     generations_.pop_front();
   };
   generations_.erase(std::remove(generations_.begin(), generations_.end(), path), generations_.end());
@@ -170,7 +170,6 @@ Status CheckpointKeeper::Keep(const std::string& path, double now) {
       generations_.push_back(path);
     }
   }
-  return removed;
 }
 
 }  // namespace mslua::checkpoint

@@ -43,12 +43,13 @@ class CheckpointKeeper {
   std::string PathFor(int64_t epoch, int64_t step) const;
 
   // To be called when SaveCheckpoint to `path` is done: verifies it and only then removes what is over the number
-  // to keep. The two are apart for ranks with directories of their own: nothing is removed before all have verified.
+  // to keep. On an error nothing was removed by reason of this checkpoint.
   Status Saved(const std::string& path, double now);
-  // On an error nothing is to be removed by reason of this checkpoint.
+  // The two parts of Saved(), for ranks with directories of their own: nothing is removed before all have verified.
   static Status Verify(const std::string& path);
-  // On an error the checkpoint is kept, and one that should be gone stays; it is not tried again.
-  Status Keep(const std::string& path, double now);
+  void Keep(const std::string& path, double now);
+  // Why checkpoints that should be gone stay, once; OK: none does. Not while Saved() or Keep() may run.
+  Status TakeStaying() { return std::exchange(staying_, absl::OkStatus()); }
 
  private:
   CheckpointKeeper() = default;
@@ -58,6 +59,7 @@ class CheckpointKeeper {
   double last_kept_ = 0;
   std::deque<std::string> generations_;  // that may be removed, oldest first
   std::unique_ptr<FileLock> lock_;       // of the prefix
+  Status staying_;                       // the first error of removing one, which is not tried again
 };
 
 }  // namespace mslua::checkpoint

@@ -120,16 +120,19 @@ TEST_F(KeeperTest, AnOldOneThatCannotBeRemovedStaysAndIsNamedOnce) {
   options_.prefix.assign(240, 'p');
   auto keeper = CheckpointKeeper::Create(options_, "", 0);
   ASSERT_TRUE(keeper.ok());
-  std::vector<Status> saved;
+  std::vector<Status> staying;
   for (const int step : {1, 2, 3}) {
     const std::string path = keeper->PathFor(1, step), elsewhere = options_.directory + "/x.ckpt";
     ASSERT_TRUE(Save(elsewhere).ok());
     fs::rename(elsewhere, path);
-    saved.push_back(keeper->Saved(path, 0));
+    const Status saved = keeper->Saved(path, 0);
+    EXPECT_TRUE(saved.ok()) << saved;
+    staying.push_back(keeper->TakeStaying());
   }
-  EXPECT_TRUE(saved[0].ok()) << saved[0];
-  EXPECT_THAT(saved[1].message(), HasSubstr("cannot remove " + keeper->PathFor(1, 1)));
-  EXPECT_THAT(saved[2].message(), HasSubstr("cannot remove " + keeper->PathFor(1, 2)));
+  EXPECT_TRUE(staying[0].ok()) << staying[0];
+  EXPECT_THAT(staying[1].message(), HasSubstr("cannot remove " + keeper->PathFor(1, 1)));
+  EXPECT_THAT(staying[2].message(), HasSubstr("cannot remove " + keeper->PathFor(1, 2)));
+  EXPECT_TRUE(keeper->TakeStaying().ok());
   EXPECT_EQ(Names().size(), 3u);
 }
 

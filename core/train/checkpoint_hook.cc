@@ -21,8 +21,7 @@
 namespace mslua {
 namespace {
 
-constexpr char kGood = '+', kBad = '-';                   // first bytes of texts that ranks give each other
-constexpr char kIsSaved[] = "mslua/checkpoint-is-saved";  // payload of an error after which the checkpoint is there
+constexpr char kGood = '+', kBad = '-';  // first bytes of texts that ranks give each other
 
 // The ranks' texts without their first byte; an error that names the first rank whose text is kBad, of those that lead
 // a place (all, where `places` is null).
@@ -141,11 +140,11 @@ void CheckpointHook::SaveBestIfDue(const TrainState& state) {
 }
 
 void CheckpointHook::NoteFailure(const Status& status) const {
-  if (status.ok()) return;
-  if (status.GetPayload(kIsSaved)) {
-    notice_(absl::StrCat("checkpoint saved, but an older one stays: ", status.message()));
-    return;
+  for (const auto* const keeper : {&keeper_, &best_}) {
+    const Status staying = *keeper == nullptr || saver_.busy() ? absl::OkStatus() : (*keeper)->TakeStaying();
+    if (!staying.ok()) notice_(absl::StrCat("an older checkpoint stays: ", staying.message()));
   }
+  if (status.ok()) return;
   // Another rank's error is only its text.
   const bool full = absl::StrContains(status.message(), std::strerror(ENOSPC));
   const int64_t most = options_.keeper.keep_checkpoint_max;
@@ -157,18 +156,15 @@ void CheckpointHook::NoteFailure(const Status& status) const {
 }
 
 Status CheckpointHook::Saved(checkpoint::CheckpointKeeper* keeper, const std::string& path) {
-  RETURN_IF_ERROR(checkpoint::CheckpointKeeper::Verify(path));
-  return Keep(keeper, path);
+  RETURN_IF_ERROR(keeper->Saved(path, Now()));
+  NoteSaved(keeper, path);
+  return absl::OkStatus();
 }
 
-Status CheckpointHook::Keep(checkpoint::CheckpointKeeper* keeper, const std::string& path) {
-  if (keeper == keeper_.get()) {
-    saved_ = true;
-    lineage_.parent = path.substr(path.rfind('/') + 1);
-  }
-  Status removed = keeper->Keep(path, Now());
-  if (!removed.ok()) removed.SetPayload(kIsSaved, absl::Cord());
-  return removed;
+void CheckpointHook::NoteSaved(const checkpoint::CheckpointKeeper* keeper, const std::string& path) {
+  if (keeper != keeper_.get()) return;
+  saved_ = true;
+  lineage_.parent = path.substr(path.rfind('/') + 1);
 }
 
 checkpoint::RunState CheckpointHook::NextRun(const TrainState& state) {
@@ -462,7 +458,9 @@ Status CheckpointHook::CommitPlaces(checkpoint::CheckpointKeeper* keeper, const 
   }
   RETURN_IF_ERROR(GatherGood(groups, done.ok() ? std::string(1, kGood) : kBad + std::string(done.message())).status());
   if (keeper == nullptr) return absl::OkStatus();
-  return Keep(keeper, path);
+  keeper->Keep(path, Now());
+  NoteSaved(keeper, path);
+  return absl::OkStatus();
 }
 
 void CheckpointHook::AtEnd(const TrainState& state, const Status& outcome) {

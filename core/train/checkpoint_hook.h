@@ -123,10 +123,8 @@ class CheckpointHook : public TrainHook {
                       std::function<Status()> then);
   // The state of this training as a checkpoint has it, in the next generation.
   checkpoint::RunState NextRun(const TrainState& state);
-  // The checkpoint at `path` is written: verifies it, and removes those over the number to keep.
   Status Saved(checkpoint::CheckpointKeeper* keeper, const std::string& path);
-  // The second half of Saved(). NoteFailure() tells its error from that of a checkpoint that is not there.
-  Status Keep(checkpoint::CheckpointKeeper* keeper, const std::string& path);
+  void NoteSaved(const checkpoint::CheckpointKeeper* keeper, const std::string& path);
   void NoteFailure(const Status& status) const;
 
   // The ranks that save at the same steps; null: this rank alone.
