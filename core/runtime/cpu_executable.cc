@@ -214,7 +214,8 @@ class CpuExecutable : public Executable {
     void* to;
     int output;
     size_t bytes;
-    void* before;  // not null: the value lies in the store, where another copy may write; it is brought here first
+    // Not null: the value lies in the store, where another copy may write; it is brought here first, which may be `to`.
+    void* before;
   };
   // Where everything lies for one side of the store that is read and one that is written.
   struct Addresses {
@@ -342,20 +343,6 @@ class CpuExecutable : public Executable {
     return block.data();
   }
 
-  // Of an output that lies in the store where the step writes another value: memory of its own, into which it is
-  // brought before; null: it does not.
-  void* Kept(int output) {
-    const GraphOutput& o = graph_.outputs[output];
-    const Placement& p = plan_.values[o.value.node][o.value.output];
-    if (!o.updates.empty() || p.kind != Placement::kStore || p.update) return nullptr;
-    const std::string& name = graph_.nodes[p.input].attrs.Str("name");
-    const auto writes = [&](const GraphOutput& other) { return other.updates == name; };
-    if (std::none_of(graph_.outputs.begin(), graph_.outputs.end(), writes)) return nullptr;
-    Block& block = kept_[output];
-    if (block.data() == nullptr) block = Block(graph_.TypeOf(o.value).bytes());
-    return block.data();
-  }
-
   Addresses AddressesOf(int read, int write) {
     Addresses addresses;
     for (const Launch& l : launches_) {
@@ -367,12 +354,14 @@ class CpuExecutable : public Executable {
     for (int k = 0; k < static_cast<int>(graph_.outputs.size()); ++k) {
       const GraphOutput& o = graph_.outputs[k];
       void* const source = Address(o.value, read, write);
-      void* const kept = Kept(k);
-      void* const at = kept != nullptr ? kept : o.updates.empty() ? source : InStore(o.updates, write);
+      const auto kept = kept_.find(k);
+      void* const at = kept != kept_.end() ? kept->second.data()
+                       : o.updates.empty() ? source
+                                           : InStore(o.updates, write);
       addresses.outputs.push_back({graph_.TypeOf(o.value), at});
       addresses.sources.push_back(source);
-      if (kept != nullptr)
-        addresses.copies.push_back({kept, k, static_cast<size_t>(graph_.TypeOf(o.value).bytes()), kept});
+      if (kept != kept_.end())
+        addresses.copies.push_back({at, k, static_cast<size_t>(graph_.TypeOf(o.value).bytes()), at});
       if (!o.updates.empty() && source != at)
         addresses.copies.push_back({at, k, static_cast<size_t>(graph_.TypeOf(o.value).bytes()), Before(o)});
     }
@@ -418,6 +407,7 @@ class CpuExecutable : public Executable {
     arena_in_use_ = workspace_->data();
     constants_ = Block(plan.constant_bytes);
     numbers_ = Block(plan.output_bytes);
+    for (const int k : plan.kept) kept_[k] = Block(graph_.TypeOf(graph_.outputs[k].value).bytes());
     int position = 0;
     for (int32_t i : graph_.Inputs()) {
       const Node& n = graph_.nodes[i];
@@ -558,7 +548,7 @@ class CpuExecutable : public Executable {
   std::vector<Addresses> addresses_;     // one, or by 2 * side that is read + side that is written
   Addresses* now_ = nullptr;             // of the last run
   std::map<std::string, Block> before_;  // by the tensor that is updated
-  std::map<int, Block> kept_;            // by the output
+  std::map<int, Block> kept_;            // memory of MemoryPlan::kept
   std::vector<std::string> input_names_;
   std::vector<External> external_;  // inputs
   std::vector<External> made_;      // of each output; no slots: it lies where the plan says

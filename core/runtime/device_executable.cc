@@ -757,8 +757,15 @@ class DeviceExecutable : public Executable, public DeviceRun {
     return stream_.Launch(l.function, l.blocks, l.threads, l.pointers);
   }
 
-  // Updates that were not made in place, and small outputs, where the host's copy takes them.
+  // Small outputs, where the host's copy takes them, and then the updates that were not made in place: an output may
+  // lie where one is written.
   Status EnqueueEnd() {
+    for (size_t k = 0; k < graph_.outputs.size(); ++k) {
+      if (layout_.posted[k] < 0) continue;
+      ASSIGN_OR_RETURN(void* const from, Address(graph_.outputs[k].value));
+      RETURN_IF_ERROR(stream_.CopyWithin(base_ + layout_.outbox + layout_.posted[k], from,
+                                         graph_.TypeOf(graph_.outputs[k].value).bytes()));
+    }
     const auto bytes_of = [this](const DeviceLayout::Update& u) {
       return graph_.TypeOf(graph_.outputs[u.output].value).bytes();
     };
@@ -771,12 +778,6 @@ class DeviceExecutable : public Executable, public DeviceRun {
       ASSIGN_OR_RETURN(void* const from, Address(o.value));
       ASSIGN_OR_RETURN(void* const to, mirror_->AddressOf(*store_->Find(o.updates)));
       RETURN_IF_ERROR(stream_.CopyWithin(to, u.before >= 0 ? base_ + u.before : from, bytes_of(u)));
-    }
-    for (size_t k = 0; k < graph_.outputs.size(); ++k) {
-      if (layout_.posted[k] < 0) continue;
-      ASSIGN_OR_RETURN(void* const from, Address(graph_.outputs[k].value));
-      RETURN_IF_ERROR(stream_.CopyWithin(base_ + layout_.outbox + layout_.posted[k], from,
-                                         graph_.TypeOf(graph_.outputs[k].value).bytes()));
     }
     return absl::OkStatus();
   }

@@ -135,7 +135,8 @@ DeviceLayout LayOut(const Graph& graph, const std::vector<int64_t>& scratch, int
     const int64_t bytes = graph.TypeOf(o.value).bytes();
     layout.posted.push_back(-1);
     if (o.updates.empty()) {
-      if (bytes > kSmall) continue;
+      const auto& kept = layout.plan.kept;
+      if (bytes > kSmall && std::find(kept.begin(), kept.end(), static_cast<int>(k)) == kept.end()) continue;
       layout.posted[k] = RoundUp(layout.outbox_bytes, 64);
       layout.outbox_bytes = layout.posted[k] + bytes;
       continue;

@@ -48,8 +48,8 @@ struct DeviceLayout {
   std::vector<int64_t> scratch_bytes;  // of each node
   std::vector<Input> inputs;           // by position
   std::vector<Update> updates;
-  // What the host reads after a step: the faults, then small outputs, each at posted[output] (-1: it is copied from
-  // where it lies).
+  // What the host reads after a step: the faults, then small outputs and MemoryPlan::kept, each at posted[output] (-1:
+  // it is copied from where it lies).
   int64_t outbox = 0, outbox_bytes = 0;
   std::vector<int64_t> posted;
   int64_t constants = 0, scalars = 0;

@@ -73,6 +73,7 @@ class Planner {
     FindLastUses();
     PlaceUpdates();
     PlaceValues();
+    FindKept();
     return std::move(plan_);
   }
 
@@ -152,6 +153,19 @@ class Planner {
         plan_.copies.push_back(static_cast<int>(k));
         Last(v) = static_cast<int32_t>(graph_.nodes.size());
       }
+    }
+  }
+
+  void FindKept() {
+    std::vector<bool> replaced(graph_.nodes.size(), false);
+    for (const GraphOutput& o : graph_.outputs) {
+      if (o.updates.empty()) continue;
+      const int32_t input = graph_.FindInput(o.updates);
+      if (Root(o.value) != Value{input, 0}) replaced[input] = true;
+    }
+    for (size_t k = 0; k < graph_.outputs.size(); ++k) {
+      const GraphOutput& o = graph_.outputs[k];
+      if (o.updates.empty() && replaced[Root(o.value).node]) plan_.kept.push_back(static_cast<int>(k));
     }
   }
 

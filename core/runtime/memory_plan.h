@@ -36,6 +36,8 @@ struct MemoryPlan {
   std::vector<std::vector<int64_t>> guards;
   // Graph outputs whose value must be copied over the input they update when the step is done.
   std::vector<int> copies;
+  // Those that update nothing, and lie in the store where the step writes another value: to be copied elsewhere before.
+  std::vector<int> kept;
 };
 
 // Bytes between the tensors of an all_reduce_start, which lie one after the other and travel as one buffer.

@@ -335,6 +335,29 @@ TEST_F(StepTest, TakesTheMemoryThatAPlanSays) {
   EXPECT_EQ(plan->device_bytes, DeviceRunOf(e->get())->device_bytes());
 }
 
+TEST_F(StepTest, AnOutputOfTheStoreIsTheValueBeforeTheStep) {
+  for (const int64_t n : {int64_t{1}, int64_t{5000}}) {
+    GraphBuilder g;
+    const Value s = g.Input("s", kState, {DType::kF32, {n}});
+    g.Output("before", s);
+    g.Output("s", Mul(g, s, g.Constant(10, DType::kF32, {n})), "s");
+    Store store;
+    const auto value = store.Add("s", kState, {DType::kF32, {n}});
+    ASSERT_TRUE(value.ok());
+    std::fill_n(value->as<float>(), n, 2.0f);
+    CompileOptions options;
+    options.device = device_;
+    const auto e = Executable::Compile(*g.Finish(), &store, options);
+    ASSERT_TRUE(e.ok()) << e.status();
+    for (const float want : {2.0f, 20.0f}) {
+      ASSERT_TRUE((*e)->Run().ok());
+      const TensorView before = (*e)->Output(0);
+      for (int64_t i = 0; i < n; ++i) ASSERT_EQ(before.as<float>()[i], want) << n << " elements, number " << i;
+    }
+    EXPECT_EQ(store.Read(*store.Find("s"))->as<float>()[n - 1], 200.0f);
+  }
+}
+
 TEST_F(StepTest, AWrongLabelIsNamedInTheStepThatHasIt) {
   Store store;
   const auto e = Make(&store);
