@@ -94,18 +94,18 @@ class ConnectedDimensions {
 
 constexpr int kNoRows = -1;
 
-// The dimension of a random node's output along which rows lie, or kNoRows.
+// The dimension of a random node's output along which rows lie, or kNoRows. `several`: batches have more than one row.
 int RowsOf(const Node& node, int32_t at, const ConnectedDimensions& dimensions, const absl::flat_hash_set<size_t>& rows,
-           const absl::flat_hash_set<size_t>& parameters) {
+           const absl::flat_hash_set<size_t>& parameters, bool several) {
   const size_t rank = node.outputs[0].shape.size();
-  if (node.outputs[0].elements() == 1) return kNoRows;  // one number for the batch
   bool of_parameters = true;
   for (size_t d = 0; d < rank; ++d) {
     const size_t in = dimensions.ClassOf({at, 0}, d);
     if (rows.contains(in)) return static_cast<int>(d);
     of_parameters &= parameters.contains(in);
   }
-  return of_parameters ? kNoRows : 0;
+  const bool of_batch = several && node.outputs[0].elements() == 1;  // one number for all rows
+  return of_parameters || of_batch ? kNoRows : 0;
 }
 
 }  // namespace
@@ -115,10 +115,14 @@ void PlaceRandomRows(Graph& graph, int64_t ranks, int64_t place) {
   if (std::none_of(graph.nodes.begin(), graph.nodes.end(), random)) return;
   const ConnectedDimensions dimensions(graph);
   absl::flat_hash_set<size_t> rows, parameters;
+  bool several = true;
   for (const int32_t i : graph.Inputs()) {
     const Node& n = graph.nodes[static_cast<size_t>(i)];
     const size_t rank = n.outputs[0].shape.size();
-    if (n.attrs.Str("kind") == kData && rank > 0) rows.insert(dimensions.ClassOf({i, 0}, 0));
+    if (n.attrs.Str("kind") == kData && rank > 0) {
+      rows.insert(dimensions.ClassOf({i, 0}, 0));
+      several = several && n.outputs[0].shape[0] > 1;
+    }
     if (n.attrs.Str("kind") != kParameter) continue;
     for (size_t d = 0; d < rank; ++d) parameters.insert(dimensions.ClassOf({i, 0}, d));
   }
@@ -129,7 +133,7 @@ void PlaceRandomRows(Graph& graph, int64_t ranks, int64_t place) {
     Node& n = graph.nodes[i];
     if (!random(n)) continue;
     const auto [it, first] = decided.try_emplace(mark::kRng.Get(n.attrs), kNoRows);
-    if (first) it->second = RowsOf(n, static_cast<int32_t>(i), dimensions, rows, parameters);
+    if (first) it->second = RowsOf(n, static_cast<int32_t>(i), dimensions, rows, parameters, several);
     const int dim = it->second;
     if (dim == kNoRows) continue;
     const Shape& shape = n.outputs[0].shape;

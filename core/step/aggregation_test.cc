@@ -57,6 +57,18 @@ TEST(PlaceRandomRows, RowsAreFollowedBack) {
   EXPECT_EQ(PlaceOf(g, noise), std::make_pair(Box({0, 6}), Box({7, 12})));
 }
 
+TEST(PlaceRandomRows, OneNumberIsThatOfTheBatchWhereItHasSeveralRows) {
+  for (const int64_t rows : {3, 1}) {
+    GraphBuilder g;
+    const Value x = Data(g, {rows, 1}), noise = Noise(g, {1});
+    Add(g, x, BroadcastTo(g, noise, {rows, 1}));
+    EXPECT_EQ(PlaceOf(g, noise).second, rows == 1 ? Box({4}) : Box());
+  }
+  // Of a batch of one row, not of the batch.
+  GraphBuilder g;
+  EXPECT_EQ(PlaceOf(g, Dropout(g, Data(g, {1, 1}))), std::make_pair(Box({2, 0}), Box({4, 1})));
+}
+
 // The gradient of a sum is connected to no data.
 TEST(PlaceRandomRows, ADropoutsGradientDrawsItsNumbers) {
   GraphBuilder g;
