@@ -592,6 +592,17 @@ TEST(Combine, PartsAreDrawnAsATable) {
             "  [3:4]           r2 r6           r3 r7           \n");
 }
 
+TEST(Combine, ALayoutIsOfTheNameThatFitsBestOnAnyRank) {
+  const auto whole = [](const std::string& name) {
+    return absl::StrCat(R"({"name":")", name, R"(","dtype":"f32","whole":[4],"part":[4],"bytes":16,"own":false,)",
+                        R"("layout":"","begin":[0]})");
+  };
+  EXPECT_EQ(Combined(".layout 0.weight", {whole("10.weight"), whole("0.weight"), whole("0.weight")}),
+            "0.weight  f32[4]  whole on ranks 1-2  16 B each\n  not on rank 0\n");
+  const auto several = Combine(*ParseCommand(".layout weight"), AnswersOf({whole("0.weight"), whole("1.weight")}), {});
+  EXPECT_THAT(std::string(several.status().message()), HasSubstr("'weight' fits 2: 0.weight, 1.weight"));
+}
+
 // 7 elements in slices of 3: the last rank has one, and padding that is not said.
 TEST(Combine, TheLastSliceMayBeShorter) {
   const auto slice = [](int begin, int size) {

@@ -72,16 +72,16 @@ std::vector<std::string> Watched::StoredNames() const {
   return names;
 }
 
-StatusOr<std::string> Watched::StoredName(absl::string_view name, const std::vector<std::string>& names) {
-  const std::vector<std::string> fits = FitsOf(name, names).names;
-  if (fits.empty()) return NothingFits("parameter or state", name, names);
-  return Only(name, fits);
+StatusOr<Watched::Fit> Watched::FitOf(absl::string_view name, const std::vector<std::string>& names) {
+  const Fits fits = FitsOf(name, names);
+  if (fits.names.empty()) return NothingFits("parameter or state", name, names);
+  ASSIGN_OR_RETURN(const std::string only, Only(name, fits.names));
+  return Fit{only, fits.grade};
 }
 
 StatusOr<Named> Watched::FindStored(absl::string_view name) const {
-  const std::vector<std::string> names = StoredNames();
-  ASSIGN_OR_RETURN(const std::string full, StoredName(name, names));
-  return NamedHere(full, FitsOf(name, names).grade);
+  ASSIGN_OR_RETURN(const Fit fit, FitOf(name, StoredNames()));
+  return NamedHere(fit.name, fit.grade);
 }
 
 StatusOr<Value> Watched::NumberedValue(absl::string_view name) const {

@@ -57,9 +57,13 @@ class Watched {
   // That value, valid until the next call or step. What the ranks have parts of they gather: all of them ask.
   StatusOr<TensorView> ValueOf(const Named& named);
 
-  // The one of the names of parameters and states that fits one asked for: itself, else an end of it, else a part.
-  // NotFound where there is none, InvalidArgument where several fit as well.
-  static StatusOr<std::string> StoredName(absl::string_view name, const std::vector<std::string>& names);
+  // The one of the names of parameters and states that fits one asked for, and how well: 0: it is that one, 1: it ends
+  // with it, 2: it contains it. NotFound where there is none, InvalidArgument where several fit as well.
+  struct Fit {
+    std::string name;
+    int grade = 0;
+  };
+  static StatusOr<Fit> FitOf(absl::string_view name, const std::vector<std::string>& names);
 
  private:
   // Names that fit one asked for, all as well: a smaller grade is a better fit.

@@ -95,9 +95,21 @@ std::string DrawParts(const std::vector<Held>& parts, const Shape& whole) {
   return text;
 }
 
+// The name that fits the one asked for best, on any rank.
+StatusOr<std::string> NameOnRanks(const std::string& asked, const std::map<int, Json>& objects,
+                                  const Answers& answers) {
+  std::vector<std::string> names;
+  for (const auto& o : objects) names.push_back(o.second["name"].get<std::string>());
+  ASSIGN_OR_RETURN(const Watched::Fit fit, Watched::FitOf(asked, names));
+  for (const auto& a : answers) {
+    if (fit.grade > 0 && absl::IsInvalidArgument(a.second.status())) return a.second.status();  // several there
+  }
+  return fit.name;
+}
+
 // Which rank holds which part, as a table of the parts along the one or two dimensions that are sharded first, the rest
 // as a list. Elements count from 1.
-Answer DrawLayout(const Answers& answers) {
+StatusOr<Answer> DrawLayout(const std::string& asked, const Answers& answers) {
   std::map<int, Json> objects = ReadObjects(answers, {{"name", Field::kText},
                                                       {"dtype", Field::kText},
                                                       {"layout", Field::kText},
@@ -106,26 +118,29 @@ Answer DrawLayout(const Answers& answers) {
                                                       {"whole", Field::kShape},
                                                       {"begin", Field::kShape},
                                                       {"part", Field::kShape}});
-  if (objects.empty()) return {};
-  const Json first = objects.begin()->second;
+  if (objects.empty()) return Answer();
+  ASSIGN_OR_RETURN(const std::string name, NameOnRanks(asked, objects, answers));
+  const Json first =
+      std::find_if(objects.begin(), objects.end(), [&](const auto& o) { return o.second["name"] == name; })->second;
   std::vector<int> ranks, silent, without;
   for (const auto& a : answers) {
-    if (!a.second.ok() && !absl::IsDeadlineExceeded(a.second.status())) {
+    const auto it = objects.find(a.first);
+    const bool other = it != objects.end() && it->second["name"] != name;
+    if (other || (!a.second.ok() && !absl::IsDeadlineExceeded(a.second.status()))) {
       without.push_back(a.first);
+      if (other) objects.erase(it);
       continue;
     }
-    const auto it = objects.find(a.first);
     const bool says = it != objects.end() && IsPartOf(first, it->second);
     (says ? ranks : silent).push_back(a.first);
     if (!says && it != objects.end()) objects.erase(it);
   }
-  if (objects.empty()) return {};
+  if (objects.empty()) return Answer();
   const std::vector<Held> parts = PartsOf(objects);
   const Shape whole = first["whole"];
   const std::string layout = first["layout"].get<std::string>();
-  std::string text =
-      absl::StrCat(first["name"].get<std::string>(), "  ", first["dtype"].get<std::string>(), "[",
-                   absl::StrJoin(whole, ","), "]", layout.empty() ? "" : absl::StrCat("  layout ", layout));
+  std::string text = absl::StrCat(name, "  ", first["dtype"].get<std::string>(), "[", absl::StrJoin(whole, ","), "]",
+                                  layout.empty() ? "" : absl::StrCat("  layout ", layout));
   const std::string each = absl::StrCat(BytesText(first["bytes"].get<int64_t>()), " each");
   const std::string on = absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ", RankList(ranks));
   if (first["own"].get<bool>()) {
@@ -141,23 +156,23 @@ Answer DrawLayout(const Answers& answers) {
     absl::StrAppend(&text, "  not on ", without.size() == 1 ? "rank " : "ranks ", RankList(without), "\n");
   if (!silent.empty())
     absl::StrAppend(&text, "  no answer from ", silent.size() == 1 ? "rank " : "ranks ", RankList(silent), "\n");
-  return {text, JsonOfRanks(objects)};
+  return Answer{text, JsonOfRanks(objects)};
 }
 
 // This rank's part.
 StatusOr<Answer> Layout(const Snapshots& rank, const Command& command) {
   std::vector<std::string> names;
   for (const Snapshots::Stored& s : rank.stored()) names.push_back(s.name);
-  ASSIGN_OR_RETURN(const std::string wanted, Watched::StoredName(command.args[0], names));
+  ASSIGN_OR_RETURN(const Watched::Fit fit, Watched::FitOf(command.args[0], names));
   for (const Snapshots::Stored& s : rank.stored()) {
-    if (s.name != wanted) continue;
+    if (s.name != fit.name) continue;
     const Part part = s.place.part.whole.empty() ? Part::Of(s.type.shape) : s.place.part;
     const Json json = {{"rank", rank.view().rank}, {"name", s.name},      {"dtype", Name(s.type.dtype)},
                        {"whole", part.whole},      {"begin", part.begin}, {"part", part.size},
                        {"bytes", s.type.bytes()},  {"own", s.place.own},  {"layout", s.place.layout}};
     return Answer{absl::StrFormat("%s  %s\n", s.name, mslua::ToString(s.type)), Dump(json)};
   }
-  return absl::NotFoundError(absl::StrCat("there is no parameter or state '", command.args[0], "' (.params)"));
+  return absl::InternalError(absl::StrCat("'", fit.name, "' has left"));
 }
 
 }  // namespace
@@ -167,8 +182,8 @@ MSLUA_COMMAND(layout) {
   def.place = 30;
   def.each_rank = true;
   def.at_once = Layout;
-  def.combine = [](const Command&, const Answers& answers, absl::Duration) -> StatusOr<Answer> {
-    return DrawLayout(answers);
+  def.combine = [](const Command& command, const Answers& answers, absl::Duration) {
+    return DrawLayout(command.args[0], answers);
   };
   return def;
 }
