@@ -142,6 +142,20 @@ StatusOr<int> ReadTextFile(lua_State* L, Session&) {
   return 1;
 }
 
+// core.invalid_utf8(text, from): the place, from 1, of the first byte from there on that is not UTF-8; nil: there is
+// none.
+StatusOr<int> InvalidUtf8(lua_State* L, Session&) {
+  ASSIGN_OR_RETURN(absl::string_view text, ReadText(L, 1, "invalid_utf8: text"));
+  ASSIGN_OR_RETURN(const int64_t from, ReadInt(L, 2, "invalid_utf8: from"));
+  const size_t skipped = std::min(text.size(), static_cast<size_t>(from - 1));
+  const size_t wrong = text::FindInvalidUtf8(text.substr(skipped));
+  if (wrong == absl::string_view::npos)
+    lua_pushnil(L);
+  else
+    lua_pushinteger(L, static_cast<lua_Integer>(skipped + wrong + 1));
+  return 1;
+}
+
 // core.tokenizer_encode(tokenizer, text, pair or nil, add_special_tokens, parse_special_tokens): ids, and of a pair
 // types
 StatusOr<int> Encode(lua_State* L, Session&) {
@@ -288,6 +302,7 @@ void OpenTokenizers(lua_State* L) {
                    {"tokenizer_files", Entry<FilesOf>},
                    {"train_tokenizer", Entry<Train>},
                    {"read_text", Entry<ReadTextFile>},
+                   {"invalid_utf8", Entry<InvalidUtf8>},
                    {"tokenizer_encode", Entry<Encode>},
                    {"tokenizer_decode", Entry<Decode>},
                    {"tokenizer_info", Entry<Info>},

@@ -421,6 +421,8 @@ function core.train_tokenizer(kind, texts, vocab_size, special, lowercase) end
 ---The text of a file, which may be packed by gzip. It must be UTF-8.
 ---@return string
 function core.read_text(path) end
+---The place of the first byte from `from` on that is not UTF-8; nil: there is none.
+function core.invalid_utf8(text, from) end
 ---@return integer[] ids, integer[]? types of a pair: which text each belongs to
 function core.tokenizer_encode(tokenizer, text, pair, add_special_tokens, parse_special_tokens) end
 ---@param ids integer[]|Tensor int32 [n]

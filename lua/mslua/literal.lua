@@ -1,4 +1,6 @@
 --- Values as Lua text, and back from the command line.
+local core = require "mslua.core"
+
 local M = {}
 
 --- Lua text that reads back as the same value. Tables are written in order of their keys.
@@ -39,22 +41,16 @@ function M.json_number(v)
   return ("%.9g"):format(v)
 end
 
-local CHARACTERS = { "^[%z\1-\127]+", "^[\194-\223][\128-\191]", "^\224[\160-\191][\128-\191]",
-  "^[\225-\236\238\239][\128-\191][\128-\191]", "^\237[\128-\159][\128-\191]",
-  "^\240[\144-\191][\128-\191][\128-\191]", "^[\241-\243][\128-\191][\128-\191][\128-\191]",
-  "^\244[\128-\143][\128-\191][\128-\191]" }
-
--- Text with U+FFFD in the places of bytes that are not UTF-8.
+-- Text with U+FFFD in the place of each byte that is not UTF-8.
 local function as_utf8(text)
-  if not text:find "[\128-\255]" then return text end
-  local parts, at = {}, 1
-  while at <= #text do
-    local found
-    for _, pattern in ipairs(CHARACTERS) do found = found or text:match(pattern, at) end
-    parts[#parts + 1] = found or "\239\191\189"
-    at = at + (found and #found or 1)
+  local parts, from = {}, 1
+  local bad = core.invalid_utf8(text, from)
+  while bad do
+    parts[#parts + 1] = text:sub(from, bad - 1) .. "\239\191\189"
+    from = bad + 1
+    bad = core.invalid_utf8(text, from)
   end
-  return table.concat(parts)
+  return table.concat(parts) .. text:sub(from)
 end
 
 --- A text as JSON.
