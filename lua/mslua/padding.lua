@@ -4,20 +4,14 @@ local axis_part = require "mslua.axis_part"
 local errors = require "mslua.errors"
 
 local modes = {
-  constant = 'value; with `interior` also between elements',
-  reflect = "x mirrored at its first and last element, which are not repeated",
-  symmetric = "x mirrored at its edges: the first and last element are repeated",
-  replicate = "the first or last element",
-  circular = "the elements of the other end",
+  { "constant", "value; with `interior` also between elements" },
+  { "reflect", "x mirrored at its first and last element, which are not repeated" },
+  { "symmetric", "x mirrored at its edges: the first and last element are repeated" },
+  { "replicate", "the first or last element" },
+  { "circular", "the elements of the other end" },
 }
-
-local function describe()
-  local texts = {}
-  for _, name in ipairs { "constant", "reflect", "symmetric", "replicate", "circular" } do
-    texts[#texts + 1] = ('"%s": %s'):format(name, modes[name])
-  end
-  return "what the padding is. " .. table.concat(texts, "; ")
-end
+local names, texts = {}, {}
+for i, mode in ipairs(modes) do names[i], texts[i] = mode[1], ('"%s": %s'):format(mode[1], mode[2]) end
 
 local bind = args.signature("pad", {
   { "x", "operand", required = true, doc = "the tensor" },
@@ -25,7 +19,8 @@ local bind = args.signature("pad", {
   { "high", "integers", {}, min = 0, doc = "elements after each dimension; none: 0" },
   { "interior", "integers", {}, min = 0, doc = 'elements between two neighbours; none: 0; mode "constant" only' },
   { "value", "number", 0, doc = 'what the padding is, mode "constant" only' },
-  { "mode", "string", "constant", choices = errors.names(modes), doc = describe() },
+  { "mode", "string", "constant", choices = names,
+    doc = "what the padding is. " .. table.concat(texts, "; ") },
 })
 
 --- Gives ms.ops.pad its modes.

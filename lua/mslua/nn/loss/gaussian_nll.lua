@@ -5,7 +5,7 @@ local errors = require "mslua.errors"
 local loss = require "mslua.nn.loss"
 local ops = require "mslua.ops"
 
-local GaussianNLLLoss = loss.Loss:extend "GaussianNLLLoss"
+local GaussianNLLLoss = loss.OfPair:extend "GaussianNLLLoss"
 local bind = args.signature("GaussianNLLLoss", {
   { "full", "boolean", false, doc = "true: the constant log(2 pi) / 2 is added" },
   { "eps", "number", 1e-6, above = 0, doc = "the least variance: a smaller one counts as this" },
@@ -20,7 +20,7 @@ function GaussianNLLLoss:init(...)
   self.full, self.eps, self.reduction = a.full, a.eps, a.reduction
 end
 
-function GaussianNLLLoss:each(x, label, var)
+function GaussianNLLLoss:each(x, var, label)
   if not core.kind(x) or label == nil or not core.kind(var) then
     errors.fail "GaussianNLLLoss: expected means, labels and variances: three tensors"
   end
@@ -37,13 +37,8 @@ end
 
 --- (x, label, var), or ({x, var}, label).
 function GaussianNLLLoss:construct(x, label, var)
-  if var == nil and type(x) == "table" then x, var = x[1], x[2] end
-  return self:reduce(self:each(x, label, var))
-end
-
-function GaussianNLLLoss:rows(output, label)
-  if type(output) ~= "table" then output = { output } end
-  return loss.over_rows(self:each(output[1], label, output[2]), self.reduction)
+  if var == nil then return loss.OfPair.construct(self, x, label) end
+  return loss.OfPair.construct(self, x, var, label)
 end
 
 return GaussianNLLLoss

@@ -128,6 +128,22 @@ function Elementwise:construct(output, label)
   return self:reduce(self:each(output, label))
 end
 
+--- Losses of two outputs, which a network gives in a table: a subclass defines each(x1, x2, label), which says what it
+--- expects where one is missing.
+local OfPair = Loss:extend "PairLoss"
+M.OfPair = OfPair
+
+--- (x1, x2, label), or ({x1, x2}, label).
+function OfPair:construct(x1, x2, label)
+  if label == nil and type(x1) == "table" then x1, x2, label = x1[1], x1[2], x2 end
+  return self:reduce(self:each(x1, x2, label))
+end
+
+function OfPair:rows(output, label)
+  if type(output) ~= "table" then output = { output } end
+  return M.over_rows(self:each(output[1], output[2], label), self.reduction)
+end
+
 -- The sizes above 1, and 0, as a text.
 local function above_one(shape)
   local sizes = {}

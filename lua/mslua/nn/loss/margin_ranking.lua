@@ -5,7 +5,7 @@ local errors = require "mslua.errors"
 local loss = require "mslua.nn.loss"
 local ops = require "mslua.ops"
 
-local MarginRankingLoss = loss.Loss:extend "MarginRankingLoss"
+local MarginRankingLoss = loss.OfPair:extend "MarginRankingLoss"
 local bind = args.signature("MarginRankingLoss", {
   { "margin", "number", 0, doc = "how much larger the larger input is to be" },
   loss.reduction "mean",
@@ -25,17 +25,6 @@ function MarginRankingLoss:each(x1, x2, label)
   loss.check_shape("MarginRankingLoss", x2, x1.shape, x1)
   label = loss.wide(loss.label_of("MarginRankingLoss", x1, label))
   return ops.maximum(label * (loss.wide(x2) - loss.wide(x1)) + self.margin, 0)
-end
-
---- (x1, x2, label), or ({x1, x2}, label).
-function MarginRankingLoss:construct(x1, x2, label)
-  if label == nil and type(x1) == "table" then x1, x2, label = x1[1], x1[2], x2 end
-  return self:reduce(self:each(x1, x2, label))
-end
-
-function MarginRankingLoss:rows(output, label)
-  if type(output) ~= "table" then output = { output } end
-  return loss.over_rows(self:each(output[1], output[2], label), self.reduction)
 end
 
 return MarginRankingLoss

@@ -1,9 +1,10 @@
 --- Binary cross entropy of several classes, of which any number may be right.
 local args = require "mslua.args"
+local BCEWithLogitsLoss = require "mslua.nn.loss.bce_with_logits"
 local loss = require "mslua.nn.loss"
 local ops = require "mslua.ops"
 
-local MultiLabelSoftMarginLoss = loss.Loss:extend "MultiLabelSoftMarginLoss"
+local MultiLabelSoftMarginLoss = BCEWithLogitsLoss:extend "MultiLabelSoftMarginLoss"
 local bind = args.signature("MultiLabelSoftMarginLoss", { loss.class_weight, loss.reduction "mean" })
 
 --- Of logits and labels of 0 and 1, [.., classes], the mean over the classes of BCEWithLogitsLoss, [..].
@@ -14,15 +15,9 @@ function MultiLabelSoftMarginLoss:init(...)
 end
 
 function MultiLabelSoftMarginLoss:each(x, y)
-  y = loss.label_of("MultiLabelSoftMarginLoss", x, y)
   loss.check_logits("MultiLabelSoftMarginLoss", x, y)
   loss.check_class_weight("MultiLabelSoftMarginLoss", self.weight, x.shape[#x.shape])
-  local value = (1 - y) * ops.softplus(x) + y * ops.softplus(-x)
-  if self.weight then value = value * self.weight end
-  return ops.reduce_mean(value, { #x.shape })
+  return ops.reduce_mean(BCEWithLogitsLoss.each(self, x, y), { #x.shape })
 end
-
-function MultiLabelSoftMarginLoss:construct(x, y) return self:reduce(self:each(x, y)) end
-function MultiLabelSoftMarginLoss:rows(x, y) return loss.over_rows(self:each(x, y), self.reduction) end
 
 return MultiLabelSoftMarginLoss
