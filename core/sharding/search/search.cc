@@ -139,13 +139,12 @@ class StrategySearch {
     weights.memory_weight = memory_weight;
     if (!Propagates()) return weights;
     weights.time_weight = 0;
-    // Costs are sums of int64: a weight times all bytes stays below 2^62.
-    int64_t whole = 1;
+    // Costs are sums of int64: a weight times the bytes that all nodes read stays below 2^62.
+    double read = 1;
     for (const Node& n : graph_.nodes) {
-      for (const TensorType& t : n.outputs)
-        whole = std::min(whole + std::min(t.bytes(), int64_t{1} << 60), int64_t{1} << 60);
+      for (const Value v : n.inputs) read += static_cast<double>(graph_.TypeOf(v).bytes());
     }
-    weights.relayout_weight = std::max<int64_t>(1, std::min(int64_t{1} << 26, (int64_t{1} << 62) / whole));
+    weights.relayout_weight = std::max<int64_t>(1, static_cast<int64_t>(std::min(std::exp2(26), std::exp2(62) / read)));
     // All that is moved and kept is less than one byte of relayout; exactly so where it is below 2^24 bytes.
     const double scale = std::min(1.0, std::min(std::exp2(24), static_cast<double>(weights.relayout_weight) / 4) /
                                            static_cast<double>(1 + default_cost_.bytes + default_cost_.memory));

@@ -319,6 +319,18 @@ TEST(Search, IsNeverWorseThanDataParallelOrMegatron) {
   }
 }
 
+TEST(Search, PropagationBoundsTheCostsOfLargeTensors) {
+  for (const int64_t rows : {int64_t{1} << 18, int64_t{1} << 19, int64_t{1} << 22}) {
+    Net net;
+    const Graph graph = net.Mse(net.Dense(net.g_.Op("relu", {net.Dense(net.Data({rows, 16}), 1 << 20)}), 16));
+    SearchOptions options;
+    options.mode = SearchMode::kShardingPropagation;
+    const auto found = Search(graph, *Mesh::Of(8), options);
+    ASSERT_TRUE(found.ok()) << rows << ": " << found.status();
+    EXPECT_GT(found->memory_bytes, 0);
+  }
+}
+
 TEST(Search, PropagationSpreadsTheStrategyOfTheQuickStart) {
   Net net;
   const Value matmul = net.Dense(net.Data({16, 32}), 16);
