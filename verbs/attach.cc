@@ -49,8 +49,7 @@ class Wishes {
   bool paused() const { return paused_; }
   // A command that was carried out.
   void Done(absl::string_view line) {
-    std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
-    if (!words.empty() && words[0][0] == '@') words.erase(words.begin());  // the ranks that it is for
+    const std::vector<std::string> words = WordsOf(line);
     if (words.empty()) return;
     if (words[0] == ".rw" || words[0] == ".ro") writer_ = words[0] == ".rw";
     if (words[0] == ".pause" || words[0] == ".step" || words[0] == ".resume") paused_ = words[0] != ".resume";
@@ -75,11 +74,16 @@ class Wishes {
   }
 
  private:
+  // Without the ranks that the line is for.
+  static std::vector<std::string> WordsOf(absl::string_view line) {
+    std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    if (!words.empty() && words[0][0] == '@') words.erase(words.begin());
+    return words;
+  }
   // All lines of that command, or those of that name.
   void Forget(const std::string& command, const std::string& name) {
     const auto is_meant = [&](const std::string& line) {
-      std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
-      if (words[0][0] == '@') words.erase(words.begin());
+      const std::vector<std::string> words = WordsOf(line);
       return words[0] == command && (name.empty() || (words.size() > 1 && words[1] == name));
     };
     lines_.erase(std::remove_if(lines_.begin(), lines_.end(), is_meant), lines_.end());

@@ -404,7 +404,7 @@ class Sweep {
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
-    const std::string threads = jobs_ > 1 ? absl::StrCat(std::max<int64_t>(1, ComputeThreads() / jobs_)) : "";
+    const std::string threads = absl::StrCat(std::max<int64_t>(1, ComputeThreads() / jobs_));
     const std::string messages = MessagesOf(*trial);
     const pid_t parent = getpid();
     const pid_t pid = fork();
@@ -416,8 +416,10 @@ class Sweep {
       if (getppid() != parent) _exit(kExitInterrupted);
       signal(SIGINT, SIG_DFL);
       // Trainings at once share the cores: threads that wait for each other by spinning would take them away.
-      if (!threads.empty()) setenv("OMP_NUM_THREADS", threads.c_str(), 0);
-      if (!threads.empty()) setenv("OMP_WAIT_POLICY", "passive", 0);
+      if (jobs_ > 1) {
+        setenv("OMP_NUM_THREADS", threads.c_str(), 0);
+        setenv("OMP_WAIT_POLICY", "passive", 0);
+      }
       const int null = open("/dev/null", O_RDWR);
       const int file = open(messages.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
       dup2(null, STDIN_FILENO);
