@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <random>
 #include <string>
@@ -130,6 +131,19 @@ TEST_F(Shells, Bash) {
             "</data/>__complete|train|r.lua|data_path=/d|");
   EXPECT_EQ(Bash("./mslua train --resume=", "./mslua train --resume =", "--resume=last"),
             "<last >__complete|train|--resume=|");
+}
+
+TEST_F(Shells, BashAsksTheProgramOfACloneThatIsBuilt) {
+  const std::string tools = folder_ + "/tools", build = folder_ + "/.build";
+  mkdir(tools.c_str(), 0700);
+  Write("tools/build.sh", "");
+  EXPECT_EQ(Bash("./mslua tr", "./mslua tr", "train"), "<>");  // nothing is asked, so that nothing is built
+  mkdir(build.c_str(), 0700);
+  Write(".build/mslua", "#!/bin/sh\nprintf 'built|' >>words\nprintf '%s\\n' $OFFERS\n");
+  chmod((build + "/mslua").c_str(), 0700);
+  EXPECT_EQ(Bash("./mslua tr", "./mslua tr", "train"), "<train >built|");
+  std::filesystem::remove_all(tools);
+  std::filesystem::remove_all(build);
 }
 
 TEST_F(Shells, Fish) {

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "rendezvous/local_meeting.h"
+#include "rendezvous/tls/testing.h"
 
 namespace mslua {
 namespace {
@@ -105,6 +106,25 @@ TEST_F(Admitting, AMemberOverTcp) {
   EXPECT_EQ(known_[0].source, "127.0.0.1");
   EXPECT_EQ(known_[0].rest, "");
   EXPECT_THAT(lines_, SizeIs(0));
+}
+
+TEST_F(Admitting, ALoneByteDoesNotWakeAJobWithTls) {
+  listener_ = *ListenTcp({"127.0.0.1", 0});
+  at_ = *LocalEndpoint(listener_);
+  const TestCertificates files;
+  TlsOptions tls;
+  tls.config_file = files.config();
+  options_.tls = *Tls::Load(tls);
+  admission_ = std::make_unique<Admission>(listener_, options_);
+  const Fd socket = Dial();
+  Turn();  // accepts it
+  Say(socket, "A");
+  Turn();
+  std::vector<pollfd> entries;
+  admission_->Poll(&entries);
+  EXPECT_EQ(poll(entries.data(), entries.size(), 50), 0);
+  Say(socket, "BCD");
+  TurnUntil([&] { return Closed(socket); });
 }
 
 TEST_F(Admitting, AMemberOverAUnixSocket) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <mutex>
 #include <thread>
@@ -17,6 +18,20 @@
 
 namespace mslua {
 namespace {
+
+TEST(Plain, AStreamWhoseReaderDoesNotReadIsClosedWhereAMessageBrokeOff) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  Stream stream{Fd(ends[0])};
+  const Fd reader(ends[1]);
+  EXPECT_FALSE(SendAll(stream, std::string(16 << 20, 'x'), MonotonicNow() + absl::Milliseconds(50)).ok());
+  EXPECT_FALSE(SendAll(stream, "next", MonotonicNow() + absl::Seconds(1)).ok());
+  std::string got(1 << 20, 0);
+  ssize_t n = 0;
+  while ((n = read(reader.get(), &got[0], got.size())) > 0)
+    EXPECT_EQ(got.find_first_not_of('x'), static_cast<size_t>(n) == got.size() ? std::string::npos : n);
+  EXPECT_EQ(n, 0);
+}
 
 using ::testing::HasSubstr;
 

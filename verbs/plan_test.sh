@@ -85,6 +85,11 @@ expect "$alone" "$(slices $scatter='{mode="auto"}' $gather='{mode="auto"}' paral
 expect "$(echo $alone) 40 messages, 40 tensors, 325.0 KiB a step" "$(messages parallel.comm_fusion.openstate=false)"
 "$mslua" plan forty.lua -n 8 --json > out.json
 grep -q '"operation": "all_reduce sum", "ranks": 8, "tensors": 40, "bytes": 332800' out.json
+"$mslua" plan forty.lua -n 8 parallel.parallel_mode=semi_auto_parallel --json > semi.json
+python3 -c 'import json
+rows = [json.loads(line) for line in open("semi.json")]
+times = [row["ms"] for row in rows if "ms" in row]
+assert times and all(isinstance(t, (int, float)) for t in times), times'
 # Without -n, device_num says for how many.
 "$mslua" plan forty.lua parallel.device_num=8 --json > device_num.json
 cmp out.json device_num.json

@@ -15,6 +15,8 @@
 #include "absl/time/clock.h"
 #include "core/base/clock.h"
 #include "core/base/exit_code.h"
+#include "core/base/input_file.h"
+#include "rendezvous/tls/credentials.h"
 #include "rendezvous/tls/testing.h"
 
 namespace mslua {
@@ -423,6 +425,37 @@ TEST_F(TlsOfTwo, ChangedFilesAreUsedAndARevokedPeerIsCutOff) {
   absl::SleepFor(absl::Milliseconds(1100));
   const Pair three;
   EXPECT_TRUE(Meet(three, **tls, **tls).accepting.ok());
+}
+
+TEST_F(TlsOfTwo, ADamagedBlockBehindAWholeOneIsAnError) {
+  const TestCertificates files;
+  const auto text = ReadFile(files / "ca.crt", 1 << 20);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_EQ(ParseCertificates(*text + *text, "ca")->size(), 2u);
+  EXPECT_EQ(ParseCertificates(*text + "a comment behind it\n", "ca")->size(), 1u);
+  for (const size_t at : {text->find("MII") + 40, text->find("-----END") + 6}) {
+    std::string damaged = *text;
+    damaged[at] = '*';
+    EXPECT_THAT(std::string(ParseCertificates(*text + damaged, "ca").status().message()),
+                HasSubstr("ca: the PEM block after the first 1 cannot be read"));
+  }
+}
+
+TEST_F(TlsOfTwo, APeerThatIsRevokedDuringItsHandshakeIsRefused) {
+  const TestCertificates files;
+  const auto accepts = Load(files), dials = Load(files);
+  const Pair pair;
+  Met met;
+  met.accepted = *(*accepts)->Accept(pair.ends[0], PeerIs::kMember);
+  met.dialled = *(*dials)->Dial(pair.ends[1], "localhost");
+  ASSERT_TRUE(RevokeCertificate(files / "", "client.p12").ok());
+  absl::SleepFor(absl::Milliseconds(1100));
+  (*accepts)->Refresh();
+  std::thread other([&] { met.accepting = Finish(*met.accepted, pair.ends[0]); });
+  met.dialling = Finish(*met.dialled, pair.ends[1]);
+  other.join();
+  EXPECT_TRUE(absl::IsPermissionDenied(met.accepting)) << met.accepting;
+  EXPECT_THAT(std::string(met.accepting.message()), HasSubstr("client of test\" has been revoked"));
 }
 
 TEST_F(TlsOfTwo, AListThatCameWithAnExpiredCertificateCounts) {

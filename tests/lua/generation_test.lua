@@ -82,6 +82,11 @@ check.case("draws", function()
   check.equal(net:generate(prompts[1], { count = 8, top_k = 1 }), greedy)
   check.equal(net:generate(prompts[1], { count = 8, top_p = 1e-6 }), greedy)
   check.equal(net:generate(prompts[1], { count = 8, top_k = 3, top_p = 1e-6 }), greedy)
+  -- Numbers that float32 does not have.
+  check.equal(net:generate(prompts[1], { count = 8, temperature = 1e-39 }), greedy)
+  check.equal(net:generate(prompts[1], { count = 8, top_p = 1e-50 }), greedy)
+  check.equal(#net:generate(prompts[1], { count = 8, repetition_penalty = 1e-50 }),
+    #net:generate(prompts[1], { count = 8, repetition_penalty = 1e-3 }))
 end)
 
 -- Draws of the next token have the softmax's frequencies, limited by top_k and top_p.

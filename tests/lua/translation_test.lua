@@ -91,6 +91,17 @@ check.case("a sentence among others, and a second time, is translated as alone",
   end
 end)
 
+check.case("a sentence that has its targets collects no more while others are open", function()
+  local many = {}
+  for i = 1, 40 do many[i] = { 3 + i % 5, 3 + i % 7, 3 + math.floor(i / 3) % 6 } end
+  for _, penalty in ipairs { 0, 1, 2 } do
+    local how = { sources = many, begin = BEGIN, stop = STOP, beams = 2, max_tokens = 12, length_penalty = penalty }
+    local together = net:translate(how)
+    how.batch_size = 1
+    check.equal(net:translate(how), together)
+  end
+end)
+
 check.case("padding of a source changes nothing", function()
   local plain = net(ms.Tensor({ { 3, 4, 5 } }, ms.int32), ms.Tensor({ { 1, 7 } }, ms.int32))
   local padded = net(ms.Tensor({ { 3, 4, 5, 0, 0 } }, ms.int32), ms.Tensor({ { 1, 7 } }, ms.int32))

@@ -177,6 +177,22 @@ assert len(rates) >= 10 and abs(rates[0] - 1e-6) < 1e-9 and all(a < b for a, b i
 ratios = [b / a for a, b in zip(rates, rates[1:])]
 assert max(ratios) - min(ratios) < 1e-4 and 1e-5 < curve[-1]["suggested"] < 10, curve[-1]
 assert sorted(os.listdir(".")) == before
+# Where the loss becomes infinite the curve ends, and there is a suggestion all the same.
+with open("grows.lua", "w", encoding="utf-8") as out:
+    out.write("""
+local ms = require "mslua"
+local nn = ms.nn
+local x = ms.randn({ 64, 4 }, "float32", "x")
+return ms.recipe {
+  name = "grows", seed = 1, network = nn.SequentialCell { nn.Dense(4, 4), nn.Dense(4, 4), nn.Dense(4, 4) },
+  loss = function(output, label) return ms.ops.reduce_mean((output - label) ^ 4) * 1e30 end,
+  optimizer = nn.SGD { learning_rate = 1 }, dataset = ms.dataset.NumpySlicesDataset({ x, x }, { "x", "y" }):batch(8),
+  train = { epochs = 1 },
+}
+""")
+grows = mslua("lr-find", "grows.lua", "--steps", "60", "--json").stdout.splitlines()
+assert "suggested" in json.loads(grows[-1]) and len(grows) < 60, grows
+os.remove("grows.lua")
 # The batches of the starter have much noise.
 mslua("init", "starter")
 for seed in ("1", "2", "3"):

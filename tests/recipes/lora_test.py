@@ -253,7 +253,10 @@ assert(ms.ops.reduce_max(ms.ops.abs(net(x) - make():set_train(false)(x))):item()
                               "has no adapter of lm_head, which target_modules of adapter_config.json names"),
                              ("modules_to_save", ["score"],
                               "has no tensor of score, which modules_to_save of adapter_config.json names"),
-                             ("use_dora", True, "use_dora is not supported"), ("r", 0, "r is 0"),
+                             ("use_dora", True, "use_dora is not supported"),
+                             ("alora_invocation_tokens", [1], "alora_invocation_tokens is not supported"),
+                             ("init_lora_weights", "pissa", 'init_lora_weights = "pissa" is not supported'),
+                             ("r", 0, "r is 0"),
                              ("r", 4, "lora_A has 2 rows, and adapter_config.json says r = 4"),
                              ("peft_type", "IA3", 'peft_type is "IA3"')):
         shutil.copytree("peft_llama", "bad_" + key, dirs_exist_ok=True)

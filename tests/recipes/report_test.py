@@ -167,6 +167,16 @@ def main():
     bad = mslua("report", "runs/c", "-o", "c.html")
     check(bad.returncode == 0 and "metrics.jsonl: 1 line is not JSON with a step: left out" in bad.stderr, bad)
     os.remove("c.html")
+    for name, text in (("summaries.jsonl", '{"step":1,"image":{"name":"a","file":3}}\n'),
+                       ("summaries.jsonl", '{"step":1,"text":{"name":"a","text":3}}\n'),
+                       ("trace/step_1.json", '{"traceEvents":[{"ph":3},{"ph":"X","pid":0,"cat":"step","dur":"z"},3]}'),
+                       ("trace/step_1.json", '{"traceEvents":7}'), ("ckpt/c-1_1.ckpt/MANIFEST.json", "[]")):
+        os.makedirs(os.path.dirname("runs/c/" + name), exist_ok=True)
+        with open("runs/c/" + name, "w", encoding="utf-8") as file:
+            file.write(text)
+        damaged = mslua("report", "runs/c", "-o", "c.html")
+        check(damaged.returncode == 0, (name, text, damaged))
+        os.remove("c.html")
     none = mslua("report", ".", "-o", "c.html")
     check(none.returncode == 2 and "has no metrics.jsonl" in none.stderr and not os.path.exists("c.html"), none)
 
