@@ -301,6 +301,12 @@ StatusOr<ImageKeeper*> Job::images() {
   return images_.get();
 }
 
+StatusOr<std::unique_ptr<SharedStep>> Job::shared_step() const {
+  if (!identity_.recovery_disk || rank() != 0) return nullptr;
+  ASSIGN_OR_RETURN(const auto keeper, ImageKeeper::Connect(identity_.recovery));
+  return SharedStep::Find(*keeper);
+}
+
 void Job::KeepImages() {
   const std::lock_guard<std::mutex> lock(images_mutex_);
   if (images_ != nullptr) images_->KeepOwn().IgnoreError();  // else the job resumes from older ones

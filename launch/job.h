@@ -20,6 +20,7 @@
 #include "launch/crash_file.h"
 #include "launch/image_keeper.h"
 #include "launch/network.h"
+#include "launch/shared_step.h"
 #include "launch/stopped_ranks.h"
 #include "rendezvous/heartbeat_timeout.h"
 #include "rendezvous/identity.h"
@@ -105,6 +106,8 @@ class Job {
   // Where the images of this job's trainings are kept; null: the job does not start again, or from checkpoints alone.
   // Any thread.
   StatusOr<ImageKeeper*> images();
+  // Where rank 0 of a job that resumes from checkpoints alone tells its launcher of its steps; else null.
+  StatusOr<std::unique_ptr<SharedStep>> shared_step() const;
   // Last thing in a rank: it ends by itself, whatever its exit code is.
   void EndInOrder();
   // The newest turn that this rank, or before it is known which one it is, a rank of this host has committed. Any

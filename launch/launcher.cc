@@ -27,6 +27,7 @@
 #include "launch/image_keeper.h"
 #include "launch/output.h"
 #include "launch/restarts.h"
+#include "launch/shared_step.h"
 #include "launch/this_host.h"
 #include "rendezvous/identity.h"
 #include "rendezvous/local_meeting.h"
@@ -541,14 +542,22 @@ int RunAndRecover(LaunchOptions options) {
   if (!only.ok()) return ReportStart(only.status());
   const auto images = ImageKeeper::Connect(job);
   if (!images.ok()) return ReportStart(images.status());
+  std::unique_ptr<SharedStep> step;  // where nothing else is kept in memory
+  if (job != options.recovery) {
+    auto made = SharedStep::Make(**images);
+    if (!made.ok()) return ReportStart(made.status());
+    step = std::move(*made);
+  }
   RestartPolicy policy(options.max_restarts);
   for (options.restarts = 0;; ++options.restarts) {
+    if (step != nullptr) step->Set(SharedStep::kNone);
     Launcher launcher(options, images->get());
     const Status started = launcher.Start();
     if (!started.ok()) return ReportStart(started);
     launcher.Watch();
     const Status cause = launcher.Cause();
-    const RestartPolicy::Verdict verdict = policy.Judge(cause, NewestTurnOf(**images));
+    const RestartPolicy::Verdict verdict =
+        policy.Judge(cause, step != nullptr ? JobTurn{0, step->Get()} : NewestTurnOf(**images));
     if (!verdict.again) {
       if (!verdict.why.empty()) launcher.Say(verdict.why);
       if (options.restarts > 0 && !verdict.counted) {

@@ -38,6 +38,7 @@
 #include "train/run_folder.h"
 #include "train/save_agreement.h"
 #include "train/saved_tensors.h"
+#include "train/shared_step_hook.h"
 #include "train/unsaved_values.h"
 
 namespace mslua {
@@ -417,6 +418,10 @@ Status Training::AddHooks() {
   } else if (resuming_.unsaved() != 0) {
     // Frozen ones may be many and large: their digest is computed once.
     Add(std::make_unique<UnsavedHook>([this] { return resuming_.unsaved(); }));
+  }
+  if (rank_.job != nullptr) {
+    ASSIGN_OR_RETURN(auto step, rank_.job->shared_step());
+    if (step != nullptr) Add(std::make_unique<SharedStepHook>(std::move(step)));
   }
   // These read tensors of the step, such as gradients, whose memory the evaluation writes over.
   if (!FindPrints(spec_.graph->graph).empty()) Add(std::make_unique<PrintHook>(&progress(), rank_.prefix));
