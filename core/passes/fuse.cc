@@ -29,6 +29,7 @@ class Fuser {
         count_(static_cast<int32_t>(graph.nodes.size())),
         group_(count_, -1),
         before_(count_, -1),
+        rounds_(count_, -1),
         updates_(count_, 0),
         number_(count_, 0),
         subtree_(count_, 1) {
@@ -37,6 +38,9 @@ class Fuser {
       int32_t node = o.value.node;
       for (; graph.nodes[node].op->view; node = graph.nodes[node].inputs[0].node) updates_[node] = 1;
       updates_[node] = 1;
+    }
+    for (int32_t i = 0; i < count_; ++i) {
+      if (IsRounding(graph.nodes[i])) rounds_[i] = ThroughBroadcast(graph.nodes[i].inputs[0]).node;
     }
     int32_t last = -1;
     for (int32_t i = 0; i < count_; ++i) {
@@ -74,6 +78,14 @@ class Fuser {
     if (n.op->formula.empty()) return false;
     if (!IsFloatOrBool(n.outputs[0].dtype)) return false;
     return true;
+  }
+  // A cast of what was cast to a type that holds fewer numbers: a chain in f32 or f64 would not round to that type.
+  bool IsRounding(const Node& n) const {
+    if (n.op->name != "cast" || !IsFloat(n.outputs[0].dtype)) return false;
+    const Node& to = graph_.nodes[ThroughBroadcast(n.inputs[0]).node];
+    if (to.op->name != "cast" || !IsFloat(to.outputs[0].dtype)) return false;
+    const DType from = graph_.TypeOf(to.inputs[0]).dtype, by = to.outputs[0].dtype;
+    return by != from && by != n.outputs[0].dtype && (SizeOf(by) < SizeOf(from) || SizeOf(by) == 2);
   }
   bool IsF64(int32_t i) const {
     const Node& n = graph_.nodes[i];
@@ -136,6 +148,9 @@ class Fuser {
     std::vector<int32_t> all;
     std::merge(ma.begin(), ma.end(), mb.begin(), mb.end(), std::back_inserter(all));
     if (static_cast<int32_t>(all.size() + OutsideInputs(all).size()) > kMaxChain) return false;
+    for (int32_t m : all) {
+      if (rounds_[m] >= 0 && std::binary_search(all.begin(), all.end(), rounds_[m])) return false;
+    }
     if (TreeComesBack(all) || (!JoinsAlone(mb, all) && LeavesAndComesBack(all))) return false;
     for (int32_t m : mb) group_[m] = a;
     members_[a] = std::move(all);
@@ -501,6 +516,7 @@ class Fuser {
   const int32_t count_;
   std::vector<int32_t> group_;             // of a node; -1: none
   std::vector<int32_t> before_;            // of a node with a side effect, the one before it: they keep their order
+  std::vector<int32_t> rounds_;            // of a cast that is a rounding: the cast before it; else -1
   std::vector<char> updates_;              // whether a node makes what the store gets, or is a view of it
   int32_t seen_ = 0;                       // the node being looked at
   std::vector<int32_t> number_, subtree_;  // MakeTree

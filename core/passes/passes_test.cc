@@ -1,5 +1,6 @@
 #include "core/passes/passes.h"
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -854,6 +855,27 @@ TEST(Collectives, KeepTheirNumberAndTheirOrder) {
     if (n.op->name == "all_reduce") tags.push_back(mark::kTag.Get(n.attrs));
   }
   EXPECT_EQ(tags, (std::vector<int64_t>{1, 2, 3, 3})) << ToString(graph);
+}
+
+// What a cast to fewer bits and back rounds stays rounded.
+TEST(Fuse, CastsThatRoundAreInTwoChains) {
+  for (const auto& [from, by, back] : {std::array{DType::kF32, DType::kBF16, DType::kF32},
+                                       {DType::kF32, DType::kF16, DType::kBF16},
+                                       {DType::kF64, DType::kF32, DType::kF64},
+                                       {DType::kF16, DType::kBF16, DType::kF16}}) {
+    GraphBuilder g;
+    const Value x = g.Input("x", kData, {from, {64}}), y = g.Op("neg", {x});
+    const Value row = g.Op("broadcast_to", {Cast(g, y, by)}, {{"shape", Ints{3, 64}}});
+    g.Output("rounded", g.Op("neg", {Cast(g, Cast(g, y, by), back)}));
+    g.Output("rows", g.Op("neg", {Cast(g, row, back)}));
+    const Graph graph = *g.Finish();
+    ExpectEqual(graph, FuseElementwise(graph), 1);
+  }
+  // One that holds all the numbers of the type before it rounds nothing.
+  GraphBuilder g;
+  const Value x = g.Input("x", kData, {DType::kBF16, {64}});
+  g.Output("y", Cast(g, Cast(g, x, DType::kF32), DType::kBF16));
+  EXPECT_EQ(Count(FuseElementwise(*g.Finish()), "fused"), 1);
 }
 
 TEST(Fuse, ConvNetsStayEqual) {
