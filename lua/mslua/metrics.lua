@@ -172,10 +172,28 @@ local function pairs_counted(first, second, n, m, weights)
   return ops.matmul(rows, ops.cast(ops.one_hot(second, m), dtype), { transpose_a = true })
 end
 
+-- How many labels that count are no class.
+local function labels_outside(labels, classes, weights)
+  local outside = ops.logical_or(ops.less(labels, 0), ops.greater_equal(labels, classes))
+  return ops.reduce_sum(weights * ops.cast(outside, weights.dtype))
+end
+
 -- How often rows of class i, from 0, were given class j: [c, c].
 local function confusion(logits, labels, mask, ignored)
   local predicted, wanted, weights, classes = classified(logits, labels, mask, ignored)
-  return pairs_counted(wanted, predicted, classes, classes, weights)
+  return { counts = pairs_counted(wanted, predicted, classes, classes, weights),
+    outside = labels_outside(wanted, classes, weights) }
+end
+
+-- finish(sums) of the metric `name`, where all labels are classes.
+local function of_classes(name, finish)
+  return function(sums)
+    if sums.outside > 0 then
+      errors.fail("metrics: %s: %d labels of the dataset are no class: there are %d, from 0 on (ignore_index of the loss "
+        .. "leaves a label out)", name, sums.outside, sums.counts and math.sqrt(#sums.counts) or 2)
+    end
+    return finish(sums)
+  end
 end
 
 -- counts[i][j] of a flat list.
@@ -231,7 +249,8 @@ local function score_bins(logits, labels, mask, ignored)
   end
   local parts = { ops.split(logits, #logits.shape, 2) }
   local score = ops.reshape(parts[2] - parts[1], { -1 })
-  local positive = ops.cast(ops.reshape(labels, { -1 }), "float32")
+  local flat = ops.reshape(labels, { -1 })
+  local positive = ops.cast(ops.equal(flat, 1), "float32")
   mask = mask_of(labels, mask, ignored)
   score = wide(score)
   -- NaN is never right: the lowest score of a positive row, the highest of a negative one.
@@ -241,7 +260,7 @@ local function score_bins(logits, labels, mask, ignored)
   local low = ops.cast(place - high * LOW, "int32")
   high = ops.cast(high, "int32")
   return { positive = pairs_counted(high, low, HIGH, LOW, mask * positive),
-    negative = pairs_counted(high, low, HIGH, LOW, mask * (1 - positive)) }
+    negative = pairs_counted(high, low, HIGH, LOW, mask * (1 - positive)), outside = labels_outside(flat, 2, mask) }
 end
 
 -- The share of pairs of a positive and a negative row in which the positive one has the higher score; a pair in one bin
@@ -256,9 +275,7 @@ local function area(sums)
 end
 
 -- The metrics of logits and ids, as by_class gives them: `classes` gives a share of each row, or sums.
-local function of_counts(kind, finish)
-  return { kind = kind, classes = function(...) return { counts = confusion(...) } end, finish = finish }
-end
+local function of_counts(kind, finish) return { kind = kind, classes = confusion, finish = finish } end
 local function of_rows(classes) return { kind = "percent", classes = classes, by_row = true } end
 -- Those of numbers: the mean over all elements of f(output - label).
 local function of_differences(name, f, map)
@@ -286,6 +303,10 @@ local known = {
   mse = of_differences("mse", ops.square),
   rmse = of_differences("rmse", ops.square, math.sqrt),
 }
+
+for name, m in pairs(known) do
+  if m.finish then m.finish = of_classes(name, m.finish) end
+end
 
 --- Whether there is a metric of that name besides those that a recipe defines.
 ---@param name string

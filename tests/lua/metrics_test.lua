@@ -226,6 +226,16 @@ check.case("mae, mse and rmse are of all elements, for every batch size and prec
   end)
 end)
 
+check.case("labels that are no class are an error of the metrics that count them", function()
+  local ds = ms.dataset.NumpySlicesDataset({ ms.Tensor { 1, 2, 3, 4 }, ms.Tensor { 0, 2, 1, 2 } }, { "x", "y" }):batch(4)
+  local function measured(name)
+    return ms.Model(nn.Identity(), { loss_fn = nn.MSELoss(), metrics = { name } }):eval(ds)[name]
+  end
+  for _, name in ipairs { "auc", "f1", "confusion_matrix" } do
+    check.fails("metrics: " .. name .. ": 2 labels of the dataset are no class: there are 2", measured, name)
+  end
+end)
+
 check.case("auc tells large logits apart", function()
   local function auc(scores, labels, loss_fn)
     local n = #scores
