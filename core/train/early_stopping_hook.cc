@@ -22,7 +22,7 @@ Status EarlyStoppingHook::AtEpochEnd(const TrainState& s) {
     if (monitor_.any()) ++worse_;
     return absl::OkStatus();
   }
-  if (++worse_ > patience_) {
+  if (++worse_ >= patience_) {
     progress_->console->Line(absl::StrCat("early stopping: epoch ", s.epoch, ", ", monitor_.name(),
                                           std::isnan(monitor_.now()) ? " is NaN and" : "", " has not improved for ",
                                           worse_, " epochs"));

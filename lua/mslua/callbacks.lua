@@ -221,14 +221,14 @@ end
 M.early_stopping_fields = {
   monitor, min_delta(0),
   { "patience", "integer", 0, min = 0, unit = "epochs",
-    doc = "training continues for so many epochs without an improvement and ends after one more" },
+    doc = "training ends after so many epochs without an improvement; 0 is 1" },
   mode,
 }
 
 local bind_stop = args.signature("EarlyStopping", M.early_stopping_fields)
 
 --- Ends training when `monitor` ("loss", or "eval_" and a metric's name) has not improved by more than min_delta for
---- more than patience epochs; an epoch without an evaluation is judged at the next one. mode "auto": smaller is better
+--- patience epochs; an epoch without an evaluation is judged at the next one. mode "auto": smaller is better
 --- for losses, greater for the rest. NaN is no improvement.
 function M.EarlyStopping:init(...) self.spec = watch(bind_stop(...)) end
 

@@ -29,18 +29,18 @@ end
 check.case("EarlyStopping counts epochs without an improvement", function()
   local rates = { 1, 1, 0, 0, 5e-4, 0, 0, 0, 0, 0 }
   check.equal(train(rates, 1, { monitor = "eval_m", mode = "min", patience = 0 }), "3.1")
-  check.equal(train(rates, 1, { monitor = "eval_m", mode = "min", patience = 2 }), "8.1")
-  check.equal(train(rates, 1, { monitor = "eval_m", mode = "min", patience = 2, min_delta = 0.01 }), "5.1")
-  check.equal(train(rates, 1, { monitor = "eval_m", mode = "max", patience = 1 }), "3.1")
-  check.equal(train(rates, 1, { monitor = "eval_loss", patience = 9 }), "10.1")
-  check.equal(train({ 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 }, 1, { monitor = "eval_own_mae", patience = 1 }), "10.1")
+  check.equal(train(rates, 1, { monitor = "eval_m", mode = "min", patience = 3 }), "8.1")
+  check.equal(train(rates, 1, { monitor = "eval_m", mode = "min", patience = 3, min_delta = 0.01 }), "5.1")
+  check.equal(train(rates, 1, { monitor = "eval_m", mode = "max", patience = 2 }), "3.1")
+  check.equal(train(rates, 1, { monitor = "eval_loss", patience = 10 }), "10.1")
+  check.equal(train({ 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 }, 1, { monitor = "eval_own_mae", patience = 2 }), "10.1")
 end)
 
 check.case("EarlyStopping judges where there was an evaluation", function()
   local rates = { 1, 1, 0, 0, 0, 0, 1, 1, 0, 0 }
   check.equal(train(rates, 2, { monitor = "eval_loss", patience = 0 }), "4.1")
-  check.equal(train(rates, 2, { monitor = "eval_loss", patience = 3 }), "6.1")
-  check.equal(train(rates, 2, { monitor = "eval_loss", patience = 4 }), "10.1")
+  check.equal(train(rates, 2, { monitor = "eval_loss", patience = 4 }), "6.1")
+  check.equal(train(rates, 2, { monitor = "eval_loss", patience = 5 }), "10.1")
 end)
 
 -- The learning rates of ten epochs of one step; the loss falls by `slope` times the rate in each.

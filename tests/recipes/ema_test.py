@@ -169,7 +169,7 @@ for name, words in modes.items():
     evaluation = run("eval", "r.lua", "--ckpt", name + "/ckpt", "batch_norm=false", *words)
     check("loss %.4g" % evaluated(output)[-1] in evaluation, (name, evaluated(output)[-1], evaluation))
 
-output = train("early", "train.early_stopping={min_delta = 100, patience = 1}", "train.epochs=9")
+output = train("early", "train.early_stopping={min_delta = 100, patience = 2}", "train.epochs=9")
 check(len(evaluated(output)) == 3, output)
 
 output = run("train", "r.lua", "--out", "bad", "train.ema=1", code=2)

@@ -202,7 +202,7 @@ check("critic/" in graph and "loss.maker" in graph, graph[:2000])
 check("all_reduce" in run("plan", "r.lua", "-n", "2"), "plan")
 check("step " in run("prof", "r.lua", "--steps", "3"), "prof")
 stopping = run("train", "r.lua", "--out", "early",
-               "train.early_stopping={monitor = 'critic_loss', min_delta = 100, patience = 1}", "epochs=9")
+               "train.early_stopping={monitor = 'critic_loss', min_delta = 100, patience = 2}", "epochs=9")
 check(len(lines(stopping)) == 24, stopping)
 
 # What is refused, at its line.
