@@ -23,19 +23,19 @@ class Numbers {
   uint64_t seed_, stream_, next_;
 };
 
-// From the gamma distribution of shape `alpha`: Marsaglia and Tsang, "A simple method for generating gamma variables",
-// 2000.
-double Gamma(double alpha, Numbers* numbers) {
+// The logarithm of a number from the gamma distribution of shape `alpha`, which itself may be too small for a double:
+// Marsaglia and Tsang, "A simple method for generating gamma variables", 2000.
+double LogOfGamma(double alpha, Numbers* numbers) {
   if (alpha < 1) {
     const double u = 1 - numbers->Uniform();  // (0, 1]
-    return Gamma(alpha + 1, numbers) * std::pow(u, 1 / alpha);
+    return LogOfGamma(alpha + 1, numbers) + std::log(u) / alpha;
   }
   const double d = alpha - 1.0 / 3, c = 1 / std::sqrt(9 * d);
   while (true) {
     const double x = numbers->Normal(), root = 1 + c * x, u = 1 - numbers->Uniform();
     if (root <= 0) continue;
     const double v = root * root * root;
-    if (std::log(u) < 0.5 * x * x + d - d * v + d * std::log(v)) return d * v;
+    if (std::log(u) < 0.5 * x * x + d - d * v + d * std::log(v)) return std::log(d * v);
   }
 }
 
@@ -47,8 +47,8 @@ MixedPart DrawMix(const MixOp& op, const TensorType& image, bool planar, uint64_
   Numbers numbers(seed, stream, batch * kNumbers);
   MixedPart part;
   part.mixes = numbers.Uniform() < op.prob;
-  const double a = Gamma(op.alpha, &numbers), b = Gamma(op.alpha, &numbers);
-  const double kept = a + b > 0 ? a / (a + b) : 0.5;
+  const double a = LogOfGamma(op.alpha, &numbers), b = LogOfGamma(op.alpha, &numbers);
+  const double kept = 1 / (1 + std::exp(b - a));
   part.kept = static_cast<float>(kept);
   part.box = op.cut;
   if (!op.cut) return part;
