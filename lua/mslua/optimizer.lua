@@ -469,6 +469,17 @@ end
 ---@return table optimizer
 ---@package
 function Optimizer:bind(net)
+  local own = {}
+  for _, p in ipairs(net:get_parameters()) do own[p] = true end
+  for _, group in ipairs(self.groups) do
+    for i, p in ipairs(group.list or {}) do
+      if not own[p] then
+        errors.fail_at({ "optimizer" }, "%s: params: parameter '%s', item %d of its list, is not of the network that is "
+          .. "trained, %s: make it one of its cells' parameters, or leave it out", self.class_name, p.name, i,
+          net.class_name)
+      end
+    end
+  end
   return self:bind_list(net:trainable_params())
 end
 
