@@ -77,7 +77,13 @@ TEST(TransposeTest, LargeMatricesAreSplitAmongThreads) {
     ExpectSame("transpose", {{t, {3, 5000}}}, {{"perm", Ints{1, 0}}}, &random);
     ExpectSame("transpose", {{t, {8, 33, 4, 32}}}, {{"perm", Ints{0, 2, 1, 3}}}, &random);
     ExpectSame("transpose", {{t, {4, 30, 31, 19}}}, {{"perm", Ints{0, 3, 1, 2}}}, &random);
-    ExpectSame("transpose", {{t, {4, 3, 41, 40}}}, {{"perm", Ints{0, 2, 3, 1}}}, &random);
+    for (const int64_t channels : {2, 3, 4, 5}) {
+      ExpectSame("transpose", {{t, {4, channels, 41, 43}}}, {{"perm", Ints{0, 2, 3, 1}}}, &random);
+      ExpectSame("transpose", {{t, {4, 41, 43, channels}}}, {{"perm", Ints{0, 3, 1, 2}}}, &random);
+    }
+    // Lines that fall into the same places of the caches.
+    for (const int64_t height : {512, 1024, 1050, 4096})
+      ExpectSame("transpose", {{t, {height, 90}}}, {{"perm", Ints{1, 0}}}, &random);
   }
   SetComputeThreads(1);
 }
