@@ -3,10 +3,18 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/base/parallel_for.h"
+#include "core/base/round_up.h"
+
+// The loops that convert become vectors.
+#if !defined(__clang__)
+#pragma GCC optimize("O3", "no-trapping-math")
+#endif
+
 namespace mslua {
 namespace {
 
-constexpr int64_t kTile = 256;
+constexpr int64_t kTile = 512;
 
 // Copies elements [begin, begin + n) of the broadcast `view`, in the output's order, to `out`.
 template <class C>
@@ -35,8 +43,11 @@ void LoadTile(const TensorView& view, const Shape& shape, int64_t begin, int64_t
         offset += rest % shape[d] * step(d);
         rest /= shape[d];
       }
-      for (int64_t k = 0; k < run; ++k)
-        out[i + k] = static_cast<C>(static_cast<ComputeType<T>>(data[offset + k * step(rank - 1)]));
+      const T* const from = data + offset;
+      if (step(rank - 1) == 0)
+        std::fill_n(out + i, run, static_cast<C>(static_cast<ComputeType<T>>(*from)));
+      else
+        for (int64_t k = 0; k < run; ++k) out[i + k] = static_cast<C>(static_cast<ComputeType<T>>(from[k]));
       i += run;
     }
   });
@@ -56,22 +67,51 @@ void StoreTile(const TensorView& view, int64_t begin, int64_t n, const C* in) {
   });
 }
 
+// Elements [begin, end). What has the arithmetic's own type, and lies as the output does, is not copied.
+template <class C>
+void EvaluateRange(const ScalarProgram& p, absl::Span<const TensorView> inputs, absl::Span<const TensorView> outputs,
+                   int64_t begin, int64_t end) {
+  const Shape& shape = outputs[0].type.shape;
+  const auto is_own = [&](const TensorView& v) { return v.type.dtype == DTypeOf<C>::value && v.type.shape == shape; };
+  std::vector<char> copied(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) copied[i] = !is_own(inputs[i]);
+  // An output may lie over an input, which is then written before another result that the input is.
+  for (const int32_t r : p.results) {
+    if (p.code[r].op == ScalarOp::kInput) copied[p.code[r].args[0]] = true;
+  }
+  std::vector<std::vector<C>> in(inputs.size()), out(outputs.size());
+  std::vector<const C*> in_ptr(inputs.size());
+  std::vector<C*> out_ptr(outputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (copied[i]) in[i].resize(kTile);
+  }
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    if (!is_own(outputs[o])) out[o].resize(kTile);
+  }
+  std::vector<C> workspace(p.code.size() * kTile);
+  for (int64_t at = begin; at < end; at += kTile) {
+    const int64_t n = std::min(kTile, end - at);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (copied[i]) LoadTile(inputs[i], shape, at, n, in[i].data());
+      in_ptr[i] = copied[i] ? in[i].data() : inputs[i].as<C>() + at;
+    }
+    for (size_t o = 0; o < outputs.size(); ++o) out_ptr[o] = out[o].empty() ? outputs[o].as<C>() + at : out[o].data();
+    EvaluateTile<C>(p, n, in_ptr.data(), out_ptr.data(), workspace.data());
+    for (size_t o = 0; o < outputs.size(); ++o) {
+      if (!out[o].empty()) StoreTile(outputs[o], at, n, out[o].data());
+    }
+  }
+}
+
 template <class C>
 void Evaluate(const ScalarProgram& p, absl::Span<const TensorView> inputs, absl::Span<const TensorView> outputs) {
-  const Shape& shape = outputs[0].type.shape;
-  const int64_t total = NumElements(shape);
-  std::vector<std::vector<C>> in(inputs.size(), std::vector<C>(kTile)), out(outputs.size(), std::vector<C>(kTile));
-  std::vector<const C*> in_ptr;
-  std::vector<C*> out_ptr;
-  for (auto& v : in) in_ptr.push_back(v.data());
-  for (auto& v : out) out_ptr.push_back(v.data());
-  std::vector<C> workspace(p.code.size() * kTile);
-  for (int64_t begin = 0; begin < total; begin += kTile) {
-    const int64_t n = std::min(kTile, total - begin);
-    for (size_t i = 0; i < inputs.size(); ++i) LoadTile(inputs[i], shape, begin, n, in[i].data());
-    EvaluateTile<C>(p, n, in_ptr.data(), out_ptr.data(), workspace.data());
-    for (size_t o = 0; o < outputs.size(); ++o) StoreTile(outputs[o], begin, n, out[o].data());
-  }
+  int64_t cost = 1;
+  for (const ScalarInstr& i : p.code) cost += CostOf(i.op);
+  const int64_t total = outputs[0].type.elements();
+  ParallelFor(CeilDiv(total, kTile), std::max<int64_t>(1, (int64_t{64} << 10) / cost / kTile),
+              [&](int64_t first, int64_t last) {
+                EvaluateRange<C>(p, inputs, outputs, first * kTile, std::min(total, last * kTile));
+              });
 }
 
 }  // namespace

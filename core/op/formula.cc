@@ -2,19 +2,15 @@
 
 #include <cctype>
 #include <charconv>
-#include <cmath>
 #include <cstring>
 #include <iterator>
-#include <type_traits>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "core/base/wrapping.h"
 #include "core/op/attrs.h"
-#include "core/op/special_functions.h"
 
 namespace mslua {
 namespace {
@@ -170,106 +166,6 @@ class Parser {
   size_t at_ = 0;
 };
 
-// a / b. Of integers truncated, by zero 0, and the least one by -1 itself, as all results modulo their range.
-template <class T>
-T Quotient(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) {
-    return a / b;
-  } else {
-    if (b == -1) return Minus(T{0}, a);
-    return b == 0 ? T{0} : static_cast<T>(a / b);
-  }
-}
-
-// a - q b for the quotient q rounded toward 0: of the sign of a. Of integers a where b is 0.
-template <class T>
-T Remainder(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) {
-    return std::fmod(a, b);
-  } else {
-    return b == 0 ? a : b == static_cast<T>(-1) ? T{0} : static_cast<T>(a % b);
-  }
-}
-
-// Whether a quotient rounded down is one less than that rounded toward 0, which leaves r.
-template <class T>
-bool RoundsDown(T r, T b) {
-  return b != 0 && r != 0 && (r < 0) != (b < 0);
-}
-
-// a - q b for the quotient q rounded down: of the sign of b, as in Python.
-template <class T>
-T FloorRemainder(T a, T b) {
-  const T r = Remainder(a, b);
-  return RoundsDown(r, b) ? static_cast<T>(r + b) : r;
-}
-
-// a / b rounded toward 0, and rounded down, as if a / b were exact.
-template <class T>
-T TruncatedQuotient(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>)
-    return static_cast<T>(QuotientToZero(a, b));
-  else
-    return Quotient(a, b);
-}
-template <class T>
-T FloorQuotient(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) {
-    return static_cast<T>(QuotientDown(a, b));
-  } else {
-    const T q = Quotient(a, b);
-    return RoundsDown(Remainder(a, b), b) ? static_cast<T>(q - 1) : q;
-  }
-}
-
-// a to the power b. On integers modulo their range; of a negative exponent the fraction is dropped, and 0 gives 0.
-template <class T>
-T Power(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) {
-    return std::pow(a, b);
-  } else {
-    if (b < 0) return a == 1 ? T{1} : a == static_cast<T>(-1) ? static_cast<T>(b % 2 == 0 ? 1 : -1) : T{0};
-    using U = std::make_unsigned_t<T>;
-    uint64_t base = static_cast<U>(a), power = 1;
-    for (uint64_t rest = static_cast<U>(b); rest > 0; rest >>= 1, base *= base) {
-      if ((rest & 1) != 0) power *= base;
-    }
-    return static_cast<T>(power);
-  }
-}
-
-// One instruction on T. Transcendental functions of integers go through double.
-template <class T>
-T Apply(ScalarOp op, T a, T b, T c) {
-  using F = std::conditional_t<std::is_floating_point_v<T>, T, double>;
-  if constexpr (std::is_integral_v<T>) {
-    switch (op) {
-      case ScalarOp::kAdd:
-        return Plus(a, b);
-      case ScalarOp::kSub:
-        return Minus(a, b);
-      case ScalarOp::kMul:
-        return Times(a, b);
-      case ScalarOp::kNeg:
-        return Minus(T{0}, a);
-      case ScalarOp::kAbs:
-        return a < 0 ? Minus(T{0}, a) : a;
-      default:
-        break;
-    }
-  }
-  switch (op) {
-    case ScalarOp::kInput:
-    case ScalarOp::kConst:
-      return a;
-#define MSLUA_SCALAR(id, name, short_name, arity, result, cost, number, ...) \
-  case ScalarOp::k##id:                                                      \
-    return static_cast<T>(number);
-#include "core/op/scalar_functions-inl.h"
-  }
-  __builtin_unreachable();
-}
-
 }  // namespace
 
 bool operator==(const ScalarInstr& a, const ScalarInstr& b) {
@@ -351,45 +247,6 @@ StatusOr<ScalarProgram> ParseScalarProgram(absl::string_view text) {
     p.results.push_back(r);
   }
   return p;
-}
-
-template <class T>
-void EvaluateTile(const ScalarProgram& p, int64_t n, const T* const* inputs, T* const* results, T* workspace) {
-  const auto value = [&](int32_t v) -> const T* {
-    const ScalarInstr& i = p.code[v];
-    return i.op == ScalarOp::kInput ? inputs[i.args[0]] : workspace + v * n;
-  };
-  for (size_t v = 0; v < p.code.size(); ++v) {
-    const ScalarInstr& i = p.code[v];
-    T* out = workspace + v * n;
-    if (i.op == ScalarOp::kInput) continue;
-    if (i.op == ScalarOp::kConst) {
-      for (int64_t e = 0; e < n; ++e) out[e] = static_cast<T>(i.constant);
-      continue;
-    }
-    const T* a = value(i.args[0]);
-    const T* b = i.args[1] < 0 ? a : value(i.args[1]);
-    const T* c = i.args[2] < 0 ? a : value(i.args[2]);
-    for (int64_t e = 0; e < n; ++e) out[e] = Apply<T>(i.op, a[e], b[e], c[e]);
-  }
-  for (size_t r = 0; r < p.results.size(); ++r) {
-    const T* from = value(p.results[r]);
-    for (int64_t e = 0; e < n; ++e) results[r][e] = from[e];
-  }
-}
-
-template void EvaluateTile<float>(const ScalarProgram&, int64_t, const float* const*, float* const*, float*);
-template void EvaluateTile<double>(const ScalarProgram&, int64_t, const double* const*, double* const*, double*);
-template void EvaluateTile<int32_t>(const ScalarProgram&, int64_t, const int32_t* const*, int32_t* const*, int32_t*);
-template void EvaluateTile<int64_t>(const ScalarProgram&, int64_t, const int64_t* const*, int64_t* const*, int64_t*);
-
-void EvaluateScalar(const ScalarProgram& p, const double* inputs, double* results) {
-  std::vector<const double*> in(p.num_inputs);
-  for (int32_t i = 0; i < p.num_inputs; ++i) in[i] = inputs + i;
-  std::vector<double*> out(p.results.size());
-  for (size_t r = 0; r < out.size(); ++r) out[r] = results + r;
-  std::vector<double> workspace(p.code.size());
-  EvaluateTile<double>(p, 1, in.data(), out.data(), workspace.data());
 }
 
 }  // namespace mslua

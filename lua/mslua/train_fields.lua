@@ -32,6 +32,6 @@ M.callbacks = { "callbacks", "callback|list", {}, doc = "a callback, or a list o
 --- The meanings of arguments whose names or defaults differ.
 M.loss_doc = "a cell or a function of (output, label); default: the network gives the loss"
 M.loss_scale_doc = "multiplies the loss and divides the gradients; default: none"
-M.sink_doc = "true: batches are fetched ahead; the numbers are the same"
+M.sink_doc = "of MindSpore's scripts; no effect: batches are always fetched ahead"
 
 return M

@@ -8,8 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 #include "core/base/round_up.h"
-#include "core/base/wrapping.h"
 #include "core/op/device_text.h"
+#include "core/ops/declare/plain_reduction.h"
+#include "core/ops/declare/reduction_arithmetic.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/ops/declare/reduction.cc"
@@ -197,34 +198,13 @@ void ReduceRows(Reduction kind, const BF16* x, int64_t rows, int64_t stride, int
 float ReduceRun(Reduction kind, const float* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(ReduceRunF32)(kind, x, n); }
 float ReduceRun(Reduction kind, const BF16* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(ReduceRunBF16)(kind, x, n); }
 
-template <class C>
-C Start(Reduction kind) {
-  switch (kind) {
-    case Reduction::kSum:
-      return C{0};
-    case Reduction::kProd:
-      return C{1};
-    case Reduction::kMax:
-      return std::numeric_limits<C>::has_infinity ? -std::numeric_limits<C>::infinity()
-                                                  : std::numeric_limits<C>::lowest();
-    case Reduction::kMin:
-      return std::numeric_limits<C>::has_infinity ? std::numeric_limits<C>::infinity() : std::numeric_limits<C>::max();
-  }
-  __builtin_unreachable();
-}
-
-// NaN wins over every number. Integers wrap round, as in all operators.
-template <Reduction kKind, class C>
-inline C Combine(C a, C b) {
-  if constexpr (kKind == Reduction::kSum)
-    return Plus(a, b);
-  else if constexpr (kKind == Reduction::kProd)
-    return Times(a, b);
-  else if constexpr (kKind == Reduction::kMax)
-    return a > b || a != a ? a : b;
-  else
-    return a < b || a != a ? a : b;
-}
+// What the parts of a reduction of T are kept in, and what those are joined in.
+template <class T>
+constexpr bool kOfVectors = std::is_same_v<T, float> || std::is_same_v<T, BF16>;
+template <class T>
+using PartOf = std::conditional_t<kOfVectors<T>, float, T>;
+template <class T>
+using TotalOf = std::conditional_t<kOfVectors<T>, double, T>;
 
 // Neighbouring axes of one kind merged: sizes alternate between kept and reduced.
 struct Merged {
@@ -274,11 +254,14 @@ class FastReduction : public Kernel {
     const T* x = static_cast<const T*>(b.inputs[0]);
     T* y = static_cast<T*>(b.outputs[0]);
     if (inner_ == 1 && outer_ == 1) {
-      ReduceAll(x, y, static_cast<float*>(b.scratch));
+      ReduceAll(x, y, static_cast<Part*>(b.scratch));
     } else if (blocks_ > 1) {
-      ReduceBlocks(x, y, static_cast<float*>(b.scratch));
+      ReduceBlocks(x, y, static_cast<Part*>(b.scratch));
     } else if (inner_ == 1) {
       ParallelFor(outer_, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, count_)), [&](int64_t begin, int64_t end) {
+        if constexpr (!std::is_same_v<T, BF16>) {
+          if (count_ < kShortRun) return ReduceShortRuns(kKind, x + begin * count_, end - begin, count_, y + begin);
+        }
         for (int64_t o = begin; o < end; ++o) y[o] = static_cast<T>(ReduceRun(kKind, x + o * count_, count_));
       });
     } else {
@@ -286,7 +269,7 @@ class FastReduction : public Kernel {
       ParallelFor(outer_ * shares,
                   std::max<int64_t>(1, kGrain / std::max<int64_t>(1, count_ * std::min(inner_, kColumns))),
                   [&](int64_t begin, int64_t end) {
-                    float results[kColumns];
+                    Part results[kColumns];
                     for (int64_t t = begin; t < end; ++t) {
                       const int64_t o = t / shares, c0 = t % shares * kColumns, n = std::min(kColumns, inner_ - c0);
                       ReduceRows(kKind, x + o * count_ * inner_ + c0, count_, inner_, n, results);
@@ -297,25 +280,26 @@ class FastReduction : public Kernel {
     return absl::OkStatus();
   }
   int64_t scratch_bytes() const override {
-    if (blocks_ > 1) return blocks_ * inner_ * static_cast<int64_t>(sizeof(float));
-    return inner_ == 1 && outer_ == 1 ? Chunks() * static_cast<int64_t>(sizeof(float)) : 0;
+    if (blocks_ > 1) return blocks_ * inner_ * static_cast<int64_t>(sizeof(Part));
+    return inner_ == 1 && outer_ == 1 ? Chunks() * static_cast<int64_t>(sizeof(Part)) : 0;
   }
 
  private:
+  using Part = PartOf<T>;
   // Chunks of fixed size, joined in order: the result does not depend on the threads.
   int64_t Chunks() const { return std::max<int64_t>(1, CeilDiv(count_, kGrain)); }
-  void ReduceAll(const T* x, T* y, float* partial) {
+  void ReduceAll(const T* x, T* y, Part* partial) {
     ParallelFor(Chunks(), 1, [&](int64_t begin, int64_t end) {
       for (int64_t k = begin; k < end; ++k)
         partial[k] = ReduceRun(kKind, x + k * kGrain, std::min(kGrain, count_ - k * kGrain));
     });
-    double total = partial[0];
-    for (int64_t k = 1; k < Chunks(); ++k) total = Combine<kKind, double>(total, partial[k]);
+    TotalOf<T> total = partial[0];
+    for (int64_t k = 1; k < Chunks(); ++k) total = Combine<kKind, TotalOf<T>>(total, partial[k]);
     y[0] = static_cast<T>(total);
   }
 
   // Blocks of rows, joined in order: a thread reads rows of its own, as it does in chains. They are in its cache.
-  void ReduceBlocks(const T* x, T* y, float* partial) {
+  void ReduceBlocks(const T* x, T* y, Part* partial) {
     ParallelFor(blocks_, std::max<int64_t>(1, kGrain / (block_ * inner_)), [&](int64_t begin, int64_t end) {
       for (int64_t k = begin; k < end; ++k) {
         const int64_t rows = std::min(block_, count_ - k * block_);
@@ -392,9 +376,9 @@ class PiecewiseReduction : public Kernel {
  private:
   // Reduces `n` columns of all pieces that belong to one place of the kept dimensions.
   void Join(const T* x, int64_t pieces, int64_t n, T* y) const {
-    double totals[kColumns];
-    float part[kColumns];
-    std::fill(totals, totals + n, Start<double>(kKind));
+    TotalOf<T> totals[kColumns];
+    PartOf<T> part[kColumns];
+    std::fill(totals, totals + n, Start<TotalOf<T>>(kKind));
     for (int64_t k = 0; k < pieces; ++k) {
       const T* piece = x + OffsetOf(pieces_, k);
       if (columns_ == 1) {
@@ -402,9 +386,9 @@ class PiecewiseReduction : public Kernel {
       } else {
         ReduceRows(kKind, piece, run_, columns_, n, part);
       }
-      for (int64_t c = 0; c < n; ++c) totals[c] = Combine<kKind>(totals[c], static_cast<double>(part[c]));
+      for (int64_t c = 0; c < n; ++c) totals[c] = Combine<kKind>(totals[c], static_cast<TotalOf<T>>(part[c]));
     }
-    for (int64_t c = 0; c < n; ++c) y[c] = static_cast<T>(static_cast<float>(totals[c]));
+    for (int64_t c = 0; c < n; ++c) y[c] = static_cast<T>(static_cast<PartOf<T>>(totals[c]));
   }
 
   std::vector<Walk> kept_, pieces_;  // outside the pieces: places of the result, and pieces that belong to one
@@ -447,13 +431,31 @@ template <Reduction kKind>
 FastKernel MakeFast() {
   return {"simd",
           [](const OpSpec& s) {
-            const DType t = s.inputs[0].dtype;
-            return (t == DType::kF32 || t == DType::kBF16) && s.inputs[0].elements() > 0;
+            switch (s.inputs[0].dtype) {
+              case DType::kF32:
+              case DType::kBF16:
+              case DType::kF64:
+              case DType::kI32:
+              case DType::kI64:
+                return s.inputs[0].elements() > 0;
+              default:
+                return false;
+            }
           },
           [](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
             const Merged m = Merge(s.attrs, s.inputs[0].shape);
-            if (s.inputs[0].dtype == DType::kF32) return MakeReduction<kKind, float>(m);
-            return MakeReduction<kKind, BF16>(m);
+            switch (s.inputs[0].dtype) {
+              case DType::kF32:
+                return MakeReduction<kKind, float>(m);
+              case DType::kBF16:
+                return MakeReduction<kKind, BF16>(m);
+              case DType::kF64:
+                return MakeReduction<kKind, double>(m);
+              case DType::kI32:
+                return MakeReduction<kKind, int32_t>(m);
+              default:
+                return MakeReduction<kKind, int64_t>(m);
+            }
           }};
 }
 
@@ -541,6 +543,13 @@ OpDef ReductionOp(std::string name, Reduction kind) {
   op.AddSample({{{DType::kF32, {2, 3, 4, 5}}}, {{"axis", std::vector<int64_t>{0, 2}}}, low, 1});
   op.AddSample({{{DType::kF32, {2, 3, 2, 2, 3}}}, {{"axis", std::vector<int64_t>{1, 3}}}, low, 1});
   op.AddSample({{{DType::kF32, {2 * kMinBlock + 10, 3}}}, {{"axis", std::vector<int64_t>{0}}}, low, 1});
+  for (const DType t : {DType::kF64, DType::kI32, DType::kI64}) {
+    if (kind == Reduction::kProd && t != DType::kF64) continue;  // those of a part wrap round at other places
+    op.AddSample({{{t, {7, 130}}}, {{"axis", std::vector<int64_t>{1}}}, low, 1});
+    op.AddSample({{{t, {2 * kMinBlock + 10, 3}}}, {{"axis", std::vector<int64_t>{0}}}, low, 1});
+    op.AddSample({{{t, {2, 3, 2, 2, 3}}}, {{"axis", std::vector<int64_t>{1, 3}}}, low, 1});
+    op.AddSample({{{t, {3, 5}}}, {}, low, 1});
+  }
   return op;
 }
 
