@@ -18,6 +18,8 @@ FastKernel SmallMatmulKernel();
 FastKernel FewRowsMatmulKernel();
 FastKernel SplitMatmulKernel();
 FastKernel OneDnnMatmulKernel();
+// matmul_tiles.cc
+FastKernel PackedMatmulKernel();
 
 namespace {
 
@@ -227,6 +229,7 @@ MSLUA_OPERATOR(matmul) {
   op.OnDevice(
       [](const OpSpec& spec) -> StatusOr<DeviceProgram> { return MatmulOnDevice(spec, "      Set(y0[at], sum);\n"); });
   op.Fast(SmallMatmulKernel()).Fast(FewRowsMatmulKernel()).Fast(SplitMatmulKernel()).Fast(OneDnnMatmulKernel());
+  op.Fast(PackedMatmulKernel());
   op.Flops([](const Attrs& a, absl::Span<const TensorType> in, absl::Span<const TensorType> out) {
     const int64_t k = in[0].shape[in[0].rank() - (a.Bool("transpose_a") ? 2 : 1)];
     return 2.0 * static_cast<double>(out[0].elements()) * static_cast<double>(k);
@@ -235,6 +238,10 @@ MSLUA_OPERATOR(matmul) {
   op.AddSample({{{DType::kF32, {6, 4}}, {DType::kF32, {8, 6}}}, {{"transpose_a", true}, {"transpose_b", true}}});
   op.AddSample({{{DType::kF32, {2, 4, 6}}, {DType::kF32, {2, 6, 8}}}});
   op.AddSample({{{DType::kF32, {37, 45}}, {DType::kF32, {45, 53}}}});
+  for (const DType t : {DType::kF64, DType::kI32, DType::kI64}) {
+    op.AddSample({{{t, {5, 6}}, {t, {6, 3}}}});
+    op.AddSample({{{t, {2, 140, 97}}, {t, {2, 19, 140}}}, {{"transpose_a", true}, {"transpose_b", true}}});
+  }
   return {op, Biased("matmul_bias", false), Biased("matmul_bias_add", true)};
 }
 
