@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "core/base/parallel_for.h"
 #include "core/base/round_up.h"
+#include "core/kernels/simd/conversions.h"
 #include "hwy/cache_control.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -242,11 +244,6 @@ int64_t RowOf(const Shape& sizes, const Shape& strides) {
   return repeats ? sizes[1] : 0;
 }
 
-template <class T>
-void Convert(const T* in, int64_t n, float* out) {
-  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<float>(in[i]);
-}
-
 void LoadDense(DType t, const void* data, int64_t begin, int64_t n, float* out) {
   if (t == DType::kF32) {
     std::memcpy(out, static_cast<const float*>(data) + begin, static_cast<size_t>(n) * sizeof(float));
@@ -256,7 +253,11 @@ void LoadDense(DType t, const void* data, int64_t begin, int64_t n, float* out) 
   if (t == DType::kBool) return HWY_DYNAMIC_DISPATCH(FromBool)(static_cast<const bool*>(data) + begin, n, out);
   DispatchDType(t, [&](auto zero) {
     using T = decltype(zero);
-    Convert(static_cast<const T*>(data) + begin, n, out);
+    const T* const in = static_cast<const T*>(data) + begin;
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+      ToFloats(in, n, out);
+    else
+      for (int64_t i = 0; i < n; ++i) out[i] = static_cast<float>(in[i]);
   });
 }
 
@@ -269,8 +270,11 @@ void StoreDense(DType t, const float* in, int64_t begin, int64_t n, void* data) 
   if (t == DType::kBool) return HWY_DYNAMIC_DISPATCH(ToBool)(in, n, static_cast<bool*>(data) + begin);
   DispatchDType(t, [&](auto zero) {
     using T = decltype(zero);
-    T* out = static_cast<T*>(data) + begin;
-    for (int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(in[i]);
+    T* const out = static_cast<T*>(data) + begin;
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+      FromFloats(in, n, out);
+    else
+      for (int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(in[i]);
   });
 }
 
