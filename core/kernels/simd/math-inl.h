@@ -177,7 +177,8 @@ HWY_INLINE V32 Acosh(V32 x) {
   const F32 d;
   const V32 t = hn::Sub(x, hn::Set(d, 1.0f)), root = hn::Sqrt(hn::Mul(t, hn::Add(t, hn::Set(d, 2.0f))));
   const V32 large = hn::Add(Log(x), hn::Set(d, kLogOf2));
-  return hn::IfThenElse(hn::Gt(x, hn::Set(d, kRootIsItself)), large, Log1p(hn::Add(t, root)));
+  const V32 found = hn::IfThenElse(hn::Gt(x, hn::Set(d, kRootIsItself)), large, Log1p(hn::Add(t, root)));
+  return hn::IfThenElse(hn::Lt(x, hn::Set(d, 1.0f)), hn::NaN(d), found);
 }
 HWY_INLINE V32 Atanh(V32 x) {
   const F32 d;
