@@ -406,6 +406,11 @@ StatusOr<Value> StateInput(RankState& state, Trace& trace, const TrainSpec& spec
 Status EmitAverage(RankState& state, Trace& trace, const TrainSpec& spec, const ParameterData& parameter, Value next,
                    Value finite) {
   GraphBuilder& g = trace.g();
+  if (spec.history != nullptr && spec.history->averaged > 0 && AverageOf(state, spec.history, parameter) == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("ema: parameter '", parameter.name, "' has no average of the first ", spec.history->averaged,
+                     " updates, in which it was not trained: train it from the beginning, or make a new optimizer"));
+  }
   const ParameterHandle average = StateOf(state, spec.history, AverageTensor(parameter), parameter);
   ASSIGN_OR_RETURN(const Value before, trace.ParameterInput(average));
   const Value made = spec.loss_scale ? trace.ScalarInput(kUpdates, DType::kI64) : trace.Step();

@@ -93,6 +93,16 @@ check.case("a second training continues the averages", function()
   check.equal(values_of(parts), values_of(whole))
 end)
 
+check.case("a parameter that is trained later has no average", function()
+  local net = Net("u", ms.float64)
+  net.b.requires_grad = false
+  local model = ms.Model(net, { loss_fn = nn.MSELoss(), optimizer = nn.SGD { learning_rate = 0.1 } })
+  model:train(1, data(ms.float64), { ema = decay })
+  net.b.requires_grad = true
+  check.fails("ema: parameter 'u.b' has no average of the first 2 updates",
+    function() model:train(1, data(ms.float64), { ema = decay }) end)
+end)
+
 check.case("averages begin with the optimizer", function()
   local net = Net("d", ms.float64)
   local model = model_of(net)
