@@ -269,9 +269,7 @@ Section Predicted(const ShardReport& report, const GlobalView& view, int64_t mem
   const SearchResult& found = *planned.found;
   s.rows.push_back({"search_mode", Name(*planned.mode)});
   s.rows.push_back({"ms of search", Milliseconds(found.search_seconds)});
-  s.rows.push_back({"gap", found.exact && *planned.mode != SearchMode::kShardingPropagation
-                               ? "0 % (optimal)"
-                               : absl::StrFormat("at most %.1f %% above the least", found.gap * 100)});
+  s.rows.push_back({"gap", GapText(found, *planned.mode)});
   return s;
 }
 

@@ -18,6 +18,9 @@ namespace mslua {
 
 class Groups;
 
+// How good a found plan is: "optimal", or "at most 3.1 % above the least".
+std::string GapText(const SearchResult& found, SearchMode mode);
+
 // What a recipe and its parallel context say of sharding.
 struct ShardOptions {
   struct NamedStrategy {
