@@ -113,12 +113,16 @@ Status CheckElementTypes(const OpDef& op, size_t n, const std::function<TensorTy
     if (first == n) first = i;
     const TensorType a = type_at(first), b = type_at(i);
     if (a.dtype == b.dtype) continue;
-    // Floats hold integers, not the other way round.
-    const bool to_first = IsFloat(a.dtype) || !IsFloat(b.dtype);
-    return OpError(op, absl::StrCat(InputAt(op, first).name, " is ", ToString(a), " and ", InputAt(op, i).name, " is ",
-                                    ToString(b), ": element types differ, and none is converted by itself; convert ",
-                                    InputAt(op, to_first ? i : first).name, " with :astype(ms.",
-                                    LongName((to_first ? a : b).dtype), ")"));
+    // Floats hold integers, and more bytes fewer, not the other way round.
+    const bool to_first = IsFloat(a.dtype) == IsFloat(b.dtype) ? SizeOf(a.dtype) >= SizeOf(b.dtype) : IsFloat(a.dtype);
+    const auto name = [&](size_t k) {
+      const InputDef& input = InputAt(op, k);
+      return &InputAt(op, first) == &InputAt(op, i) ? absl::StrCat(input.name, k) : input.name;
+    };
+    return OpError(
+        op, absl::StrCat(name(first), " is ", ToString(a), " and ", name(i), " is ", ToString(b),
+                         ": element types differ, and none is converted by itself; convert ",
+                         name(to_first ? i : first), " with :astype(ms.", LongName((to_first ? a : b).dtype), ")"));
   }
   return absl::OkStatus();
 }

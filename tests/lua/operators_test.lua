@@ -346,4 +346,14 @@ check.case("gradients of gradients", function()
   end
 end)
 
+check.case("mixed types: the wider one is the way out", function()
+  local narrow, wide = ms.ones({ 2 }, ms.uint8), ms.full({ 2 }, 300, ms.int32)
+  check.fails("convert a with :astype(ms.int32)", function() return narrow + wide end)
+  check.fails("convert b with :astype(ms.int32)", function() return wide + narrow end)
+  check.fails("convert x1 with :astype(ms.float64)", function()
+    return ops.einsum("ij,jk->ik", ms.ones({ 2, 2 }, ms.float64), ms.ones { 2, 2 })
+  end)
+  check.fails("expected a bool tensor, got the number 0.7", ops.logical_and, ms.ones { 2 }, 0.7)
+end)
+
 check.done()
