@@ -138,7 +138,8 @@ class Keeper {
       if (clients_.empty() && served_ && images_.empty()) return;
       const absl::Duration left = alone_since + keep_ - MonotonicNow();
       if (clients_.empty() && left <= absl::ZeroDuration()) return;
-      const int wait = clients_.empty() ? static_cast<int>(absl::ToInt64Milliseconds(left)) + 1 : -1;
+      const absl::Duration most = std::min<absl::Duration>(left, absl::Hours(1));
+      const int wait = clients_.empty() ? static_cast<int>(absl::ToInt64Milliseconds(most)) + 1 : -1;
       poll(entries.data(), entries.size(), wait);
       const size_t before = clients_.size();
       for (size_t i = 0; i < before && !over_; ++i) {
