@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "absl/strings/str_cat.h"
+
 namespace mslua {
 
 Status LossScaleHook::AtStep(const TrainState& s) {
@@ -10,6 +12,8 @@ Status LossScaleHook::AtStep(const TrainState& s) {
   seen_ = s.step;
   const bool skipped = *progress_->trainer->executable()->Output(finite_).as<float>() < 0.5f;
   if (skipped) progress_->trainer->CountSkippedStep();
+  ++steps_;
+  skipped_ += skipped ? 1 : 0;
   if (!dynamic_) return absl::OkStatus();
   if (skipped) {
     scale_ = std::max(1.0, scale_ / factor_);
@@ -20,6 +24,12 @@ Status LossScaleHook::AtStep(const TrainState& s) {
     good_ = 0;
   }
   return absl::OkStatus();
+}
+
+void LossScaleHook::AtEnd(const TrainState&, const Status&) {
+  if (2 * skipped_ <= steps_) return;
+  progress_->console->Line(absl::StrCat("loss scale: ", skipped_, " of ", steps_,
+                                        " steps updated nothing: their gradients were infinite or NaN"));
 }
 
 void LossScaleHook::SaveCounters(Counters* counters) const {
