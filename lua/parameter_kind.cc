@@ -1,5 +1,6 @@
 #include "lua/parameter_kind.h"
 
+#include <algorithm>
 #include <new>
 
 #include "absl/strings/match.h"
@@ -206,7 +207,14 @@ StatusOr<int> SetField(lua_State* L, Session& session) {
   } else if (field == "comm_fusion") {
     ASSIGN_OR_RETURN(p.comm_fusion, ReadCommFusion(L, 3, what));
   } else if (field == "requires_grad") {
-    ASSIGN_OR_RETURN(p.requires_grad, ReadBool(L, 3, what));
+    ASSIGN_OR_RETURN(const bool trained, ReadBool(L, 3, what));
+    const auto* const training = session.training_parameters;
+    if (trained != p.requires_grad && training != nullptr &&
+        std::find(training->begin(), training->end(), *handle) != training->end()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          what, ": ms.Model trains the network, and its step is compiled: end model:train, set it, and call it again"));
+    }
+    p.requires_grad = trained;
   } else if (field == "saved") {
     ASSIGN_OR_RETURN(p.saved, ReadBool(L, 3, what));
   } else if (field == "layerwise_parallel") {

@@ -107,16 +107,18 @@ class Session {
   // layout (lua/whole_value.h).
   absl::flat_hash_map<std::string, std::shared_ptr<Program>> eager_programs;
   Progress* training_progress = nullptr;  // of the training that runs; null: none
-  Status records;                         // of the trainings: not OK where metrics or log lines were lost
-  std::set<std::string> written;          // run folders that trainings of this process have written into
-  Job* job = nullptr;                     // what this process is part of; null in tests
-  bool prints = true;                     // this rank's loss lines go to the console too
-  std::string prefix;                     // before them
-  double hang_timeout_s = 0;              // --hang-timeout, for the groups that are joined; 0: theirs
-  Device* device = nullptr;               // of lua/device.h, once it is open
-  std::string backend;                    // that the user has named for the ranks; empty: none
-  std::shared_ptr<NcclWorld> nccl;        // of lua/device.h, once it is made
-  std::shared_ptr<Block> workspace;       // of the eager programs: one runs at a time
+  // The parameters and states of its network; null: none.
+  const std::vector<std::shared_ptr<ParameterData>>* training_parameters = nullptr;
+  Status records;                    // of the trainings: not OK where metrics or log lines were lost
+  std::set<std::string> written;     // run folders that trainings of this process have written into
+  Job* job = nullptr;                // what this process is part of; null in tests
+  bool prints = true;                // this rank's loss lines go to the console too
+  std::string prefix;                // before them
+  double hang_timeout_s = 0;         // --hang-timeout, for the groups that are joined; 0: theirs
+  Device* device = nullptr;          // of lua/device.h, once it is open
+  std::string backend;               // that the user has named for the ranks; empty: none
+  std::shared_ptr<NcclWorld> nccl;   // of lua/device.h, once it is made
+  std::shared_ptr<Block> workspace;  // of the eager programs: one runs at a time
   // The last error of Lua as Call's handler has written it, which an outer call leaves as it is.
   std::string explained;
 

@@ -78,7 +78,11 @@ StatusOr<double> RunTraining(TrainingSpec* spec, Session& session) {
   const TrainingRank rank = RankOf(session);
   // A callback may train too.
   const auto outer = std::exchange(session.training_progress, &spec->progress);
-  const auto restore = absl::MakeCleanup([&session, outer] { session.training_progress = outer; });
+  const auto outer_parameters = std::exchange(session.training_parameters, &spec->parameters);
+  const auto restore = absl::MakeCleanup([&] {
+    session.training_progress = outer;
+    session.training_parameters = outer_parameters;
+  });
   return Training(spec, rank).Run();
 }
 

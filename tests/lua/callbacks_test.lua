@@ -125,4 +125,19 @@ check.case("two callbacks of a kind that a training has once", function()
   check.fails_here("LossMonitor: there are two", train_with, ms.LossMonitor(0), ms.LossMonitor(2))
 end)
 
+check.case("requires_grad of a parameter that is being trained cannot be set", function()
+  local net, other = nn.Dense(2, 1), nn.Dense(2, 1)
+  local problem
+  local Freeze = ms.Callback:extend "Freeze"
+  function Freeze:on_train_epoch_begin()
+    other.weight.requires_grad = false
+    net.weight.requires_grad = true
+    problem = check.fails("requires_grad: ms.Model trains the network", function() net.weight.requires_grad = false end)
+  end
+  local ds = ms.dataset.NumpySlicesDataset({ ms.ones { 4, 2 }, ms.ones { 4, 1 } }, { "x", "y" }):batch(2)
+  ms.Model(net, nn.MSELoss(), nn.SGD { params = net:trainable_params(), learning_rate = 0.1 }):train(1, ds, Freeze())
+  check.equal(problem ~= nil, true)
+  net.weight.requires_grad = false
+end)
+
 check.done()
