@@ -92,6 +92,10 @@ TEST(RunSummary, JudgesByTheShareElseByTheLoss) {
   EXPECT_EQ(BestKey(ParseRunRecord("a", "{\"step\":1,\"eval_loss\":1,\"eval_a\":2}"), &more), "eval_loss");
   EXPECT_FALSE(more);
   EXPECT_EQ(BestKey(ParseRunRecord("a", "{\"step\":1,\"loss\":1}"), &more), "");
+  EXPECT_EQ(BestKey(ParseRunRecord("a", "{\"step\":1,\"eval_f1\":1}"), &more), "eval_f1");
+  EXPECT_TRUE(more);
+  EXPECT_EQ(BestKey(ParseRunRecord("a", "{\"step\":1,\"eval_mae\":1}"), &more), "eval_mae");
+  EXPECT_FALSE(more);
 }
 
 TEST(TextTable, AlignsColumnsAndReplacesControlCharacters) {

@@ -110,7 +110,11 @@ std::string BestKey(const RunRecord& record, bool* more) {
   *more = false;
   if (record.values.count("eval_loss") > 0) return "eval_loss";
   for (const std::string& key : record.Keys()) {
-    if (absl::StartsWith(key, "eval_")) return key;
+    if (!absl::StartsWith(key, "eval_")) continue;
+    // As mode = "auto" of EarlyStopping (lua/mslua/callbacks.lua).
+    *more = true;
+    for (const char* less : {"loss", "perplexity", "mae", "mse"}) *more = *more && !absl::EndsWith(key, less);
+    return key;
   }
   return "";
 }

@@ -29,7 +29,7 @@ bool IsRunFolder(const std::string& folder);
 // training does not write, and run folders below it.
 Status CheckOnlyARun(const std::string& folder);
 // The metric that `record` is judged by: the largest of a share (eval_top1, eval_accuracy, eval_top5), else the
-// smallest eval_loss, else the smallest metric of an evaluation. `*more`: more of it is better. Empty: none.
+// smallest eval_loss, else the best of another metric of an evaluation. `*more`: more of it is better. Empty: none.
 std::string BestKey(const RunRecord& record, bool* more);
 // A run folder, whatever of it is there.
 RunSummary Summarize(const std::string& folder);
