@@ -126,8 +126,12 @@ local elsewhere = { parallel = parallel_context.fields, context = context.fields
 
 -- The field a path such as "train.epochs" names, or nothing and what is wrong. `whole`: it is given a table, so it may
 -- be one that has fields.
-local function leaf(path, whole)
+local function leaf(values, path, whole)
   local fields, field, prefix = M.fields, nil, ""
+  -- Limits of metrics and losses that the recipe has named.
+  local limit = path:match "^expect%.(.+)$"
+  local given = limit and type(values.expect) == "table" and values.expect[limit]
+  if type(given) == "number" then return { limit, "number" } end
   for part in path:gmatch "[^.]+" do
     if not fields then return nil, (": %s is not a table"):format(field[1]) end
     field = field_of(fields, part)
@@ -213,7 +217,7 @@ local function apply_overrides(values)
   end
   for _, entry in ipairs(state.leaves) do
     local path, v, origin = unpack(entry)
-    local field, problem = leaf(path, type(v) == "table")
+    local field, problem = leaf(values, path, type(v) == "table")
     if not field then params.usage_error("%s: unknown key '%s'%s", origin, path, problem) end
     put(values, path, v)
     origins[path] = origin
@@ -227,7 +231,7 @@ local function apply_overrides(values)
   for _, pair in ipairs(core.options.overrides) do
     local key, text = pair[1], pair[2]
     if declared[key] == nil then
-      local field, problem = leaf(key, is_table_text(text))
+      local field, problem = leaf(values, key, is_table_text(text))
       if not field then
         local known = errors.names(declared)
         if not key:find(".", 1, true) and problem:sub(1, 1) ~= ":" then
@@ -377,7 +381,7 @@ local function take_limits(values)
     local limit = values.expect[key]
     local name, side = tostring(key):match "^(.+)_(%l+)$"
     local found = metrics[name] and "eval_" .. name or losses[name] and name
-    if (side == "above" or side == "below") and found and key ~= "top1_above" then
+    if (side == "above" or side == "below") and found and not expects[key] then
       if type(limit) ~= "number" then
         report(("%s: expected a number, got %s"):format(key, errors.show(limit)), { "expect", key })
       end
@@ -403,7 +407,7 @@ local function check_steps(recipe)
     if recipe[key] ~= nil then report(("%s and steps: each step has its own %s"):format(key, key), { key }) end
   end
   if recipe.train.loss_scale then
-    report("train: loss_scale and steps: several steps have no loss scale", { "train", "loss_scale" })
+    report("loss_scale and steps: several steps have no loss scale", { "train", "loss_scale" })
   end
   recipe.steps = several.check(recipe.steps, true, function(problem) report("steps: " .. problem, { "steps" }) end)
 end
@@ -433,7 +437,7 @@ function M.recipe(...)
     t[from_file.epochs and "epochs" or "steps"] = nil
   end
   if t.epochs and t.steps then
-    report(("train: epochs = %d and steps = %d: give one of them; max_steps ends training of some epochs early")
+    report(("epochs = %d and steps = %d: give one of them; max_steps ends training of some epochs early")
       :format(t.epochs, t.steps), { "train", "steps" })
   end
   if not t.steps then t.epochs = t.epochs or 1 end
