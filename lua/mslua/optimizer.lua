@@ -92,12 +92,12 @@ local function groups_of(name, params)
 end
 
 -- The parameters that gradients without a list of their own belong to: those that `params` lists, in its order.
-local function listed(self)
+local function listed(self, otherwise)
   local list = {}
   for _, group in ipairs(self.groups) do
     if not group.list then
-      errors.fail("%s: which parameters the gradients belong to is not known: give the optimizer params = "
-        .. "net:trainable_params(), or call it with two lists, opt(gradients, parameters)", self.class_name)
+      errors.fail("%s: which parameters it updates is not known: give the optimizer params = net:trainable_params(), "
+        .. "or %s", self.class_name, otherwise)
     end
     for _, p in ipairs(group.list) do list[#list + 1] = p end
   end
@@ -117,7 +117,8 @@ function Optimizer.__index(self, key)
   if fields and rate_names[key] then return fields.rate.given end
   if fields and (key == "schedule" or key == "lr_function") then return fields.rate[key] end
   if key == "parameters" and fields then
-    return { unpack(fields.update and fields.update.parameters or listed(self)) }
+    return { unpack(fields.update and fields.update.parameters
+      or listed(self, "save and load the nn.TrainOneStepCell that it is in")) }
   end
   return class.lookup(self, key)
 end
@@ -274,7 +275,7 @@ end
 function Optimizer:__call(...)
   local gradients, parameters = arity.take(self.class_name, 2, ...)
   if core.is_tracing() then errors.fail("%s: an update cannot be part of a network", self.class_name) end
-  parameters = parameters or listed(self)
+  parameters = parameters or listed(self, "call it with two lists, opt(gradients, parameters)")
   if not args.is_list(parameters) then
     errors.fail("%s: parameters: expected a list, got %s", self.class_name, errors.show(parameters))
   end
@@ -296,7 +297,9 @@ function Optimizer:saved_state(parameters)
   if parallel_context.shard() then
     errors.fail("%s: parameters are sharded over ranks here: ms.Model's checkpoints save its state", self.class_name)
   end
-  local values = core.optimizer_states(self.history, parameters or self.parameters)
+  parameters = parameters or self.parameters
+  update_graph(self, (self:bind_list(parameters)))  -- makes the state that no update has made yet
+  local values = core.optimizer_states(self.history, parameters)
   values[M.HISTORY] = core.tensor({ core.optimizer_counts(self.history) }, "float64")
   return values
 end
@@ -312,14 +315,18 @@ function Optimizer:restore_state(values, strict, parameters)
   if parallel_context.shard() then
     errors.fail("%s: parameters are sharded over ranks here: ms.Model resumes with its state", self.class_name)
   end
+  if core.trains() and self.rate.in_model then
+    errors.fail("%s: its state cannot be loaded while ms.Model trains with it: end model:train first", self.class_name)
+  end
   local counts, missing, found = values[M.HISTORY]:totable(), {}, {}
+  local _, made = core.optimizer_counts(self.history)
   parameters = parameters or self.parameters
   update_graph(self, parameters)
   local states = core.optimizer_states(self.history, parameters)
   for _, name in ipairs(errors.names(states)) do
     local v, held = values[name], states[name]
     if v == nil then
-      if counts[2] > 0 then missing[#missing + 1] = name end
+      if counts[2] > 0 or made > 0 then missing[#missing + 1] = name end
     elseif v.dtype ~= held.dtype or v.shape ~= held.shape then
       errors.fail("load_param_into_net: %s is %s%s here and %s%s in the checkpoint", name, held.dtype,
         errors.show(held.shape), v.dtype, errors.show(v.shape))

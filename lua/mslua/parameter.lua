@@ -25,13 +25,13 @@ local fields = {
   { "name", "string", M.UNNAMED,
     doc = "the name in checkpoints; default: the path of fields from the network to the parameter" },
   { "requires_grad", "boolean", true, doc = "true: training changes it; false: it stays as it is" },
-  { "saved", "boolean", true, doc = "true: checkpoints hold its value" },
   { "layerwise_parallel", "boolean", false,
     doc = "true: each data parallel rank has a value of its own, and ranks do not combine its gradient" },
   { "parallel_optimizer", "boolean", true,
     doc = "false: with enable_parallel_optimizer its optimizer state is not sharded" },
   { "comm_fusion", "integer", 1, min = 0,
     doc = "only gradients of parameters with the same number share a message between ranks; 0: a message of its own" },
+  { "saved", "boolean", true, doc = "true: checkpoints hold its value" },
 }
 local bind = args.signature("Parameter", fields)
 

@@ -135,7 +135,7 @@ check.case("calls that make no sense", function()
   local weights = net:trainable_params()
   local opt = nn.SGD { params = weights, learning_rate = 1 }
   local g = { ms.zeros { 2, 2 }, ms.zeros { 2 } }
-  check.fails_here("which parameters the gradients belong to is not known",
+  check.fails_here("which parameters it updates is not known",
     function() nn.SGD { learning_rate = 1 }(g) end)
   check.fails_here("expected a list of 2 gradients, one for each parameter, got 1", function() opt { g[1] } end)
   check.fails_here("gradient 2: expected float32{2}, the type of parameter", function() opt { g[1], g[1] } end)
@@ -216,6 +216,28 @@ check.case("a step has something to train, and all that its network uses", funct
   check.fails_here("which is none of its own, so it would not be trained", function()
     nn.TrainOneStepCell(nn.WithLossCell(Outside(), loss), nn.SGD { learning_rate = 1 })(unpack(batches[1]))
   end)
+end)
+
+check.case("the state of an optimizer without updates restores its beginning", function()
+  local function make()
+    local net = nn.Dense(2, 1, { weight_init = 0.5 })
+    return net, nn.Momentum { params = net:trainable_params(), learning_rate = 0.1, momentum = 0.9 }
+  end
+  local net, opt = make()
+  local gradients = {}
+  for i, p in ipairs(opt.parameters) do gradients[i] = ms.ones(p.shape) end
+  local function values() return net.weight.value:totable() end
+  local path = (os.getenv "TEST_TMPDIR" or "/tmp") .. "/fresh_optimizer"
+  ms.save_checkpoint(opt, path)
+  local begin = net.weight.value
+  opt(gradients)
+  opt(gradients)
+  local wanted = values()
+  net.weight.value = begin
+  ms.load_checkpoint(path, opt)
+  opt(gradients)
+  opt(gradients)
+  check.equal(values(), wanted)
 end)
 
 check.done()
