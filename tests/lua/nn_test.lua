@@ -549,4 +549,23 @@ check.case("errors of batch normalization name the class", function()
   end
 end)
 
+check.case("ClipByNorm keeps what is within the limit, whatever the limit is", function()
+  local clip = nn.ClipByNorm()
+  check.equal(clip(ms.ones { 2 }, math.huge):totable(), { 1, 1 })
+  check.equal(clip(ms.ones { 2 } * 1e10, 1e30):totable(), (ms.ones { 2 } * 1e10):totable())
+  check.equal(clip(ms.zeros { 2 }, 0):totable(), { 0, 0 })
+  check.near(clip(ms.Tensor { 3, 4 }, 1):totable(), { 0.6, 0.8 }, 1e-6)
+  check.equal(clip(ms.Tensor { 3, 4 }, 0):totable(), { 0, 0 })
+  check.fails("ClipByNorm: clip_norm: expected a number of at least 0, got -1", clip, ms.ones { 2 }, -1)
+end)
+
+check.case("cells say what is wrong with their own channels and dimensions", function()
+  check.fails("Conv3d: x: expected 3 channels, the second dimension, got {1, 2, 3, 3, 3}", nn.Conv3d(3, 4, 2),
+    ms.ones { 1, 2, 3, 3, 3 })
+  check.fails("Conv1dTranspose: x: expected 3 channels", nn.Conv1dTranspose(3, 4, 2), ms.ones { 1, 2, 3 })
+  check.fails("BatchNorm2d: x: expected [n, c, h, w], got {2, 3}", nn.BatchNorm2d(3), ms.ones { 2, 3 })
+  check.fails("Flatten: x: expected [n, ...]", nn.Flatten(), ms.Tensor(3))
+  check.fails("MoE: x: expected [.., 4], got {4, 5}", nn.MoE { 4, 8, 2 }, ms.ones { 4, 5 })
+end)
+
 check.done()

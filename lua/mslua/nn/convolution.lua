@@ -60,6 +60,18 @@ function M.check_rank(name, x, dims)
   end
 end
 
+--- The same of a convolution's x, and of its channels.
+---@param cell Cell
+---@param x Value
+---@param dims string[] {"n", "c", "h", "w"}
+function M.check_input(cell, x, dims)
+  M.check_rank(cell.class_name, x, dims)
+  if x.shape[2] ~= cell.in_channels then
+    errors.fail("%s: x: expected %d channels, the second dimension, got %s", cell.class_name, cell.in_channels,
+      errors.show(x.shape))
+  end
+end
+
 local PER_DIMENSION = { "", ": one number or {height, width}", ": one number or {depth, height, width}" }
 local PER_SIDE = { "one number or {before, after}", "one number, {height, width} or {top, bottom, left, right}",
   "one number, {depth, height, width} or {head, tail, top, bottom, left, right}" }
@@ -128,6 +140,7 @@ end
 ---@param a table what the signature gave
 ---@param shape integer[] [.., .. / group, kh, kw]
 function M.parameters(cell, a, shape)
+  cell.in_channels = a.in_channels
   cell:parameter("weight", shape, a.weight_init)
   if a.has_bias then
     local fan_in = 1

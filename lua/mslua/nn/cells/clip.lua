@@ -1,6 +1,7 @@
 --- nn.ClipByNorm: scales a tensor down to a largest L2 norm. (For gradients: train = { clip_norm = ... }.)
 local args = require "mslua.args"
 local core = require "mslua.core"
+local errors = require "mslua.errors"
 local ops = require "mslua.ops"
 local Cell = require "mslua.cell"
 
@@ -25,8 +26,12 @@ function ClipByNorm:construct(x, clip_norm)
     for i = 1, #x.shape do axes[i] = i end
   end
   local norm = ops.norm(x, { axis = axes, keep_dims = true })
+  if type(clip_norm) == "number" and not (clip_norm >= 0) then
+    errors.fail("ClipByNorm: clip_norm: expected a number of at least 0, got %s", errors.show(clip_norm))
+  end
   local limit = type(clip_norm) == "number" and core.tensor(clip_norm, x.dtype) or clip_norm
-  return x * limit / ops.maximum(norm, limit)
+  local clipped = ops.greater(norm, limit)
+  return x * ops.select(clipped, limit / ops.select(clipped, norm, 1), 1)
 end
 
 return ClipByNorm

@@ -26,7 +26,7 @@ end
 
 --- x [n, in, l] gives [n, out, p].
 function Conv1d:construct(x)
-  convolution.check_rank("Conv1d", x, { "n", "c", "l" })
+  convolution.check_input(self, x, { "n", "c", "l" })
   local shape, w = x.shape, self.weight.shape
   local y = self.op(ops.reshape(x, { shape[1], shape[2], 1, shape[3] }),
     ops.reshape(self.weight, { w[1], w[2], 1, w[3] }))

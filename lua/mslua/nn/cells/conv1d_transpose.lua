@@ -22,7 +22,7 @@ end
 
 --- x [n, in, l] gives [n, out, p].
 function Conv1dTranspose:construct(x)
-  convolution.check_rank("Conv1dTranspose", x, { "n", "c", "l" })
+  convolution.check_input(self, x, { "n", "c", "l" })
   local shape, w = x.shape, self.weight.shape
   local y = self:images(ops.reshape(x, { shape[1], shape[2], 1, shape[3] }),
     ops.reshape(self.weight, { w[1], w[2], 1, w[3] }))

@@ -63,7 +63,7 @@ end
 
 --- x [n, in, h, w] gives [n, out, p, q].
 function Conv2dTranspose:construct(x)
-  convolution.check_rank("Conv2dTranspose", x, { "n", "c", "h", "w" })
+  convolution.check_input(self, x, { "n", "c", "h", "w" })
   return convolution.with_bias(self, self:images(x, self.weight))
 end
 

@@ -68,7 +68,7 @@ end
 
 --- x [n, in, d, h, w] gives [n, out, o, p, q].
 function Conv3d:construct(x)
-  convolution.check_rank("Conv3d", x, { "n", "c", "d", "h", "w" })
+  convolution.check_input(self, x, { "n", "c", "d", "h", "w" })
   local w, before, after, places = self.weight.shape, places_along(self, x.shape[3])
   local planes = images(self, ops.transpose(x, { 1, 3, 2, 4, 5 }), before, after, places)
   local y = self.op(planes, ops.reshape(self.weight, { w[1], w[2] * w[3], w[4], w[5] }))

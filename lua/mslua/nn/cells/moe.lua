@@ -59,6 +59,7 @@ end
 --- shares of tokens and of probability, and up to `experts` where one gets all.
 function MoE:construct(x)
   local shape, d, k, e = x.shape, self.dim, self.top_k, self.experts
+  if shape[#shape] ~= d then errors.fail("MoE: x: expected [.., %d], got %s", d, errors.show(shape)) end
   local flat = ops.reshape(x, { -1, d })
   local n = flat.shape[1]
   local capacity = n

@@ -56,7 +56,8 @@ function M.BatchNorm2d:init(...)
   self:state("moving_variance", shape, a.moving_var_init)
 end
 
-function M.BatchNorm2d:construct(x)
+-- Of images, whatever the class.
+local function normalize(self, x)
   local training, of_batch = core.training(), self.use_batch_statistics
   if of_batch == nil then of_batch = training end
   local y, mean, variance = ops.batch_norm.all(x, self.gamma, self.beta, self.moving_mean, self.moving_variance, {
@@ -67,6 +68,11 @@ function M.BatchNorm2d:construct(x)
     core.assign(self.moving_variance, variance)
   end
   return y
+end
+
+function M.BatchNorm2d:construct(x)
+  convolution.check_rank("BatchNorm2d", x, { "n", "c", "h", "w" })
+  return normalize(self, x)
 end
 
 function M.BatchNorm2d:extra() return tostring(self.num_features) end
@@ -80,7 +86,7 @@ function M.BatchNorm1d:construct(x)
   if #shape ~= 2 and #shape ~= 3 then
     errors.fail("BatchNorm1d: x: expected [n, c] or [n, c, l], got %s", errors.show(shape))
   end
-  return (ops.reshape(M.BatchNorm2d.construct(self, ops.reshape(x, { shape[1], shape[2], shape[3] or 1, 1 })), shape))
+  return (ops.reshape(normalize(self, ops.reshape(x, { shape[1], shape[2], shape[3] or 1, 1 })), shape))
 end
 
 M.BatchNorm3d = M.BatchNorm2d:extend "BatchNorm3d"
@@ -91,7 +97,7 @@ function M.BatchNorm3d:construct(x)
   convolution.check_rank("BatchNorm3d", x, { "n", "c", "d", "h", "w" })
   local shape = x.shape
   local n, c, d, h, w = unpack(shape)
-  return (ops.reshape(M.BatchNorm2d.construct(self, ops.reshape(x, { n, c, d, h * w })), shape))
+  return (ops.reshape(normalize(self, ops.reshape(x, { n, c, d, h * w })), shape))
 end
 
 M.GroupNorm = Cell:extend "GroupNorm"
