@@ -256,6 +256,13 @@ return function(ops)
     local last, flat, inside = #indices.shape, nil, nil
     for d = 1, k do
       local i = ops.squeeze(part(indices, last, d, d), { last })
+      if core.kind(i) == "Tensor" and i.size > 0 then
+        local least, most = ops.reduce_min(i):item(), ops.reduce_max(i):item()
+        if least < 0 or most >= shape[d] then
+          errors.fail("%s: indices: expected 0 to %d in dimension %d, got %d", name, shape[d] - 1, d,
+            least < 0 and least or most)
+        end
+      end
       local fits = ops.logical_and(ops.greater_equal(i, 0), ops.less(i, shape[d]))
       flat, inside = flat and flat * shape[d] + i or i, inside and ops.logical_and(inside, fits) or fits
     end
@@ -301,7 +308,7 @@ return function(ops)
         errors.show(indices.shape), errors.show(full), errors.show(updates.shape))
     end
     local flat = merged(full, k, count)
-    local rows = merged(full, k, -1)
+    local rows = merged(full, k, at.size)
     local sum = ops.scatter_add(ops.reshape(t, flat), ops.reshape(at, { -1 }), ops.reshape(updates, rows))
     return (ops.reshape(sum, full))
   end

@@ -143,7 +143,9 @@ return function(ops)
   --- x1 log(x2), 0 where x1 is 0 and x2 is a number. (x1, x2)
   function ops.xlogy(...)
     local a = bind_xlogy(...)
-    local zero = ops.logical_and(ops.equal(a.x1, 0), ops.equal(a.x2, a.x2))
+    -- Where x2 is positive and finite the product is 0, and has the gradient log(x2).
+    local plain = ops.logical_and(ops.greater(a.x2, 0), ops.less(a.x2, math.huge))
+    local zero = ops.logical_and(ops.equal(a.x1, 0), ops.logical_and(ops.equal(a.x2, a.x2), ops.logical_not(plain)))
     return (ops.select(zero, 0, a.x1 * ops.log(ops.select(zero, 1, a.x2))))
   end
 
@@ -156,7 +158,8 @@ return function(ops)
     -- Where there is no quotient, or it is that of infinities.
     local plain = ops.logical_or(ops.equal(most, 0), ops.equal(most, math.huge))
     local ratio = ops.select(plain, 0, least / ops.select(plain, 1, most))
-    return most * ops.sqrt(ratio * ratio + 1)
+    local nan = ops.logical_or(ops.not_equal(most, most), ops.not_equal(least, least))
+    return (ops.select(nan, 0 / 0, most * ops.sqrt(ratio * ratio + 1)))
   end
 
   local bind_close = args.signature("isclose", {

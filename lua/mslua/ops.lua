@@ -275,6 +275,7 @@ ops.scaled_dot_product_attention = setmetatable({
 --- x times itself.
 function ops.square(...)
   local x = arity.take("square", 1, ...)
+  if x == nil then errors.fail "square: expected a tensor, got nil" end
   return x * x
 end
 
@@ -307,7 +308,11 @@ ops.Operator = Operator
 
 --- The shape as a list: `ops.shape(x)[2]` is Python's `[1]`.
 ---@return integer[]
-function ops.shape(...) return (arity.take("shape", 1, ...)).shape end
+function ops.shape(...)
+  local x = arity.take("shape", 1, ...)
+  if not core.kind(x) then errors.fail("shape: expected a tensor, got %s", errors.show(x)) end
+  return x.shape
+end
 
 --- A tensor of no dimensions.
 ---@param value number
