@@ -141,8 +141,9 @@ Status ReadNamedAttrs(lua_State* L, int index, const OpDef& op, Attrs* attrs) {
       if (const std::string problem = MarkProblem(name, v); !problem.empty()) return OpError(op, problem);
       attrs->Set(name, std::move(v));
     } else {
-      return OpError(op, absl::StrCat("unknown attribute '", name, "'", DidYouMean(name, AttrNames(op)),
-                                      "; attributes: ", absl::StrJoin(AttrNames(op), ", ")));
+      return OpError(
+          op, absl::StrCat("unknown attribute '", name, "'", DidYouMean(name, AttrNames(op)),
+                           op.attrs.empty() ? "; it has none" : "; attributes: ", absl::StrJoin(AttrNames(op), ", ")));
     }
     lua_pop(L, 1);
   }
@@ -157,7 +158,7 @@ Status ReadAttrs(lua_State* L, const OpDef& op, int first, int last, Attrs* attr
     if (i == last && IsNamedTable(L, i, def)) return ReadNamedAttrs(L, i, op, attrs);
     if (def == nullptr) {
       return OpError(op, absl::StrCat("takes ", UserInputs(op), " tensors and ", op.attrs.size(),
-                                      " attributes, and got ", Describe(L, i), " after them"));
+                                      " attributes; one argument too many: ", Describe(L, i)));
     }
     if (lua_isnil(L, i)) continue;
     ASSIGN_OR_RETURN(AttrValue v, ReadAttr(L, i, op, *def));

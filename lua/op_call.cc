@@ -64,6 +64,8 @@ StatusOr<std::vector<absl::optional<TensorType>>> OperandTypes(lua_State* L, con
     else if (!found && lua_type_of == LUA_TBOOLEAN)
       dtype = DType::kBool;
     const double v = lua_tonumber(L, operands[i]);
+    if (lua_type_of == LUA_TNUMBER && input.type == TypeClass::kBool && v != 0 && v != 1)
+      return OpError(op, absl::StrCat(input.name, ": expected a bool tensor, got the number ", v));
     if (lua_type_of == LUA_TNUMBER && !IsFloat(dtype) && v != std::floor(v)) {
       return OpError(
           op, absl::StrCat("the number ", v, " meets ", LongName(dtype), ": cast the tensor to a float type first"));
