@@ -18,7 +18,7 @@ struct KeeperOptions {
   // When to save. Steps beat seconds; 0: not by this rule. With both 0 only the caller's own saves happen (the last).
   int64_t save_checkpoint_steps = 1;
   int64_t save_checkpoint_seconds = 0;
-  // What to keep. The newest keep_checkpoint_max; or, when that is 0, the first in every so many minutes and the
+  // What to keep. The newest keep_checkpoint_max; or, when that is 0, the first after each so many minutes and the
   // newest; with both 0 all.
   int64_t keep_checkpoint_max = 5;
   int64_t keep_checkpoint_per_n_minutes = 0;

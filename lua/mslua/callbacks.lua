@@ -15,7 +15,8 @@ local M = {}
 --- 0 in on_train_begin and on_train_epoch_begin), global_step (steps that are done in all epochs), steps_per_epoch,
 --- epochs, loss (after a step), losses (of each of several steps, by its name), lr, folder (of the run), metrics (after
 --- an evaluation), and stop(). stop() in on_train_step_end or on_train_epoch_end ends training there. In
---- on_train_epoch_begin or on_train_step_begin it ends training after the step that begins. Ranks that train together
+--- on_train_epoch_begin it ends training after the first step, in on_train_step_begin before the step, but after the
+--- first one of an epoch. Ranks that train together
 --- stop after the same step when one of them calls it; on the others on_train_step_begin may be called once more.
 ---@class mslua.Callback
 local Callback = class.Object:extend "Callback"
@@ -102,7 +103,7 @@ M.checkpoint_fields = {
   { "keep_checkpoint_max", "integer", 5, min = 0,
     doc = "so many of the newest checkpoints are kept; 0: keep_checkpoint_per_n_minutes says which" },
   { "keep_checkpoint_per_n_minutes", "integer", 0, min = 0, unit = "minutes",
-    doc = "with keep_checkpoint_max = 0: the first checkpoint in every so many minutes and the newest are kept; 0: all "
+    doc = "with keep_checkpoint_max = 0: the first checkpoint after each so many minutes and the newest are kept; 0: all "
       .. "are kept" },
   { "integrated_save", "boolean", true,
     doc = "where ranks hold shards: true: one file of whole tensors; false: each rank's shards are a file" },
