@@ -1,6 +1,7 @@
 #include "repl/run_lua.h"
 
 #include <cmath>
+#include <cstdlib>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -43,7 +44,11 @@ void PushJson(lua_State* L, const Json& json, int depth) {
 
 // One word of a command: quoted where it has blanks.
 StatusOr<std::string> Word(lua_State* L, int index, const std::string& what) {
-  if (lua_type(L, index) == LUA_TNUMBER) return absl::StrFormat("%.17g", lua_tonumber(L, index));
+  if (lua_type(L, index) == LUA_TNUMBER) {
+    const double number = lua_tonumber(L, index);
+    const std::string text = absl::StrFormat("%.15g", number);
+    return std::strtod(text.c_str(), nullptr) == number ? text : absl::StrFormat("%.17g", number);
+  }
   ASSIGN_OR_RETURN(std::string text, ReadString(L, index, what));
   if (absl::StrContains(text, "\"")) return absl::InvalidArgumentError(absl::StrCat(what, ": no quotes in a name"));
   return absl::StrContains(text, " ") ? absl::StrCat("\"", text, "\"") : text;

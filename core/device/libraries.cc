@@ -107,8 +107,8 @@ MSLUA_CUDA_FINDER(Nccl, MSLUA_NCCL_ALL)
 
 // Libraries stay open: kernels and callbacks of the driver live as long as the process.
 StatusOr<const Library<Driver>*> OpenDriver() {
-  static const auto* const library = new StatusOr<Library<Driver>>(
-      FindDriver({"libcuda.so.1"}, "install NVIDIA's driver, or leave out --device cuda to use the CPU"));
+  static const auto* const library = new StatusOr<Library<Driver>>(FindDriver(
+      {"libcuda.so.1"}, "install NVIDIA's driver, or train on the CPU: leave out --device cuda and device_target"));
   if (!library->ok()) return library->status();
   return &**library;
 }

@@ -86,6 +86,7 @@ local kinds = {
   any = { function() return true end, "a value", true },
   integer = { whole, "an integer" },
   number = { function(v) return type(v) == "number" end, "a number" },
+  any_number = { function(v) return type(v) == "number" end, "a number", true },
   boolean = { function(v) return type(v) == "boolean" end, "true or false" },
   string = { function(v) return type(v) == "string" end, "a string" },
   ["function"] = { function(v) return type(v) == "function" end, "a function" },

@@ -412,6 +412,7 @@ local function level_in_global_view(config) return in_global_view() or not confi
 -- at train.
 local built = {
   device_num = true, global_rank = true, parallel_mode = true, search_mode = true, gradients_mean = true,
+  sharding_propagation = true,
   gradient_fp32_sync = true, parameter_broadcast = true, all_reduce_fusion_config = true,
   comm_fusion = true, enable_parallel_optimizer = true, parallel_optimizer_config = level_in_global_view,
   dataset_strategy = function(v) return not local_mode() or v == "data_parallel" end, full_batch = true,

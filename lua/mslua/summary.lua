@@ -23,7 +23,7 @@ local function check_place(what)
 end
 
 local bind_scalar = args.signature("summary.scalar", {
-  name_of(true), { "value", "number|tensor", required = true, doc = "a number, or a tensor of one" }, step_field,
+  name_of(true), { "value", "any_number|tensor", required = true, doc = "a number, or a tensor of one" }, step_field,
 })
 
 --- Records a number, a curve of `mslua report` and TensorBoard: `ms.summary.scalar("temperature", 0.5)` in a callback.
