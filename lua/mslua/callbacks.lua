@@ -103,8 +103,8 @@ M.checkpoint_fields = {
   { "keep_checkpoint_max", "integer", 5, min = 0,
     doc = "so many of the newest checkpoints are kept; 0: keep_checkpoint_per_n_minutes says which" },
   { "keep_checkpoint_per_n_minutes", "integer", 0, min = 0, unit = "minutes",
-    doc = "with keep_checkpoint_max = 0: the first checkpoint after each so many minutes and the newest are kept; 0: all "
-      .. "are kept" },
+    doc = "with keep_checkpoint_max = 0: the first checkpoint after each so many minutes and the newest are kept; 0: "
+      .. "all are kept" },
   { "integrated_save", "boolean", true,
     doc = "where ranks hold shards: true: one file of whole tensors; false: each rank's shards are a file" },
   { "async_save", "boolean", false,

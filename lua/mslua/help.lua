@@ -308,7 +308,11 @@ end
 local function class_entry(name, of)
   local entry = new_entry(name, "class")
   local constructor, owner = constructor_of(of)
-  if constructor then describe_call(entry, rawget(of, "_bind") or constructor, 1) else entry.signature = name .. "()" end
+  if constructor then
+    describe_call(entry, rawget(of, "_bind") or constructor, 1)
+  else
+    entry.signature = name .. "()"
+  end
   set_text(entry, class_text(of, constructor, owner))
   if class.extends(of, package.loaded["mslua.cell"]) then entry.base = "nn.Cell" end
   local construct = of.construct

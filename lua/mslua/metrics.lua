@@ -189,8 +189,8 @@ end
 local function of_classes(name, finish)
   return function(sums)
     if sums.outside > 0 then
-      errors.fail("metrics: %s: %d labels of the dataset are no class: there are %d, from 0 on (ignore_index of the loss "
-        .. "leaves a label out)", name, sums.outside, sums.counts and math.sqrt(#sums.counts) or 2)
+      errors.fail("metrics: %s: %d labels of the dataset are no class: there are %d, from 0 on (ignore_index of the "
+        .. "loss leaves a label out)", name, sums.outside, sums.counts and math.sqrt(#sums.counts) or 2)
     end
     return finish(sums)
   end

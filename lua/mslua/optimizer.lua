@@ -481,8 +481,8 @@ function Optimizer:bind(net)
   for _, group in ipairs(self.groups) do
     for i, p in ipairs(group.list or {}) do
       if not own[p] then
-        errors.fail_at({ "optimizer" }, "%s: params: parameter '%s', item %d of its list, is not of the network that is "
-          .. "trained, %s: make it one of its cells' parameters, or leave it out", self.class_name, p.name, i,
+        errors.fail_at({ "optimizer" }, "%s: params: parameter '%s', item %d of its list, is not of the network that "
+          .. "is trained, %s: make it one of its cells' parameters, or leave it out", self.class_name, p.name, i,
           net.class_name)
       end
     end

@@ -227,7 +227,8 @@ check.case("mae, mse and rmse are of all elements, for every batch size and prec
 end)
 
 check.case("labels that are no class are an error of the metrics that count them", function()
-  local ds = ms.dataset.NumpySlicesDataset({ ms.Tensor { 1, 2, 3, 4 }, ms.Tensor { 0, 2, 1, 2 } }, { "x", "y" }):batch(4)
+  local x, y = ms.Tensor { 1, 2, 3, 4 }, ms.Tensor { 0, 2, 1, 2 }
+  local ds = ms.dataset.NumpySlicesDataset({ x, y }, { "x", "y" }):batch(4)
   local function measured(name)
     return ms.Model(nn.Identity(), { loss_fn = nn.MSELoss(), metrics = { name } }):eval(ds)[name]
   end

@@ -225,7 +225,8 @@ run sh -c 'cat runs/*/rank_0.log | grep -c "^epoch"'
 expect "the log of a run from disk" 0 20
 
 # Steps in between are progress, though no checkpoint has them. At one step three times is the end.
-sed 's/run.step ~= 9 or mark/run.step ~= 5 + tonumber(os.getenv "MSLUA_RESTARTS" or 0) % 4 or run.step == 8/' disk.lua > later.lua
+later='5 + tonumber(os.getenv "MSLUA_RESTARTS" or 0) % 4'
+sed "s/run.step ~= 9 or mark/run.step ~= $later or run.step == 8/" disk.lua > later.lua
 run "$mslua" train later.lua --recover=disk --out later
 expect "a rank that dies at a later step each time" 0 "the job starts again (3)"
 run grep -c "^epoch" later/rank_0.log
