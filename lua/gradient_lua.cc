@@ -74,6 +74,8 @@ using ParameterList = std::vector<std::shared_ptr<ParameterData>>;
 struct GradFunction {
   std::vector<int64_t> arguments;  // from 0
   ParameterList weights;
+  const char* name = "value_and_grad";
+  bool values_only = false;  // nothing is differentiated, and nothing is counted as a call
 };
 
 void PushList(lua_State* L, int first, int count) {
@@ -133,6 +135,7 @@ StatusOr<TracedCall> TraceCall(lua_State* L, Session& session, const GradFunctio
   lua_settop(L, base);
   if (call.results.empty())
     return absl::InvalidArgumentError("value_and_grad: the function gives nothing; does it end in a return?");
+  if (f.values_only) return call;
   const TensorType type = trace.g().TypeOf(call.results[0]);
   if (type.rank() != 0 || !IsFloat(type.dtype)) {
     return absl::InvalidArgumentError(
@@ -174,6 +177,7 @@ GradientPrograms& ProgramsOf(lua_State* L) {
 
 // Adds the gradients of a traced call to its trace.
 StatusOr<std::vector<Value>> GradientsOf(Trace& trace, const TracedCall& call) {
+  if (call.wrt.empty()) return std::vector<Value>();
   return Gradients(trace.g(), call.results[0], call.wrt, Value(), /*mark_origin=*/false, /*flows=*/nullptr,
                    &trace.custom_gradients());
 }
@@ -187,7 +191,7 @@ Status OutputGradients(Trace& trace, const TracedCall& call) {
 
 // The program of a traced call: one that was compiled of an equal graph, or a new one. Gradients follow from the graph,
 // but for those that a cell's bprop gives: these are a part of the graph that is compared.
-StatusOr<std::shared_ptr<Program>> ProgramOf(Session& session, const TracedCall& call) {
+StatusOr<std::shared_ptr<Program>> ProgramOf(Session& session, const GradFunction& f, const TracedCall& call) {
   Trace& trace = *session.trace;
   GraphBuilder& g = trace.g();
   for (size_t i = 0; i < call.results.size(); ++i) g.Output(absl::StrCat("value", i), call.results[i]);
@@ -207,9 +211,9 @@ StatusOr<std::shared_ptr<Program>> ProgramOf(Session& session, const TracedCall&
   const std::string line = where->file.empty() ? "" : absl::StrCat(where->file, ":", where->line);
   if (++programs.compiles[line] == GradientPrograms::kManyPrograms && session.state().rank == 0) {
     std::fprintf(stderr,
-                 "mslua: note: %s%svalue_and_grad: %d different graphs were compiled here: each Lua number and each "
+                 "mslua: note: %s%s%s: %d different graphs were compiled here: each Lua number and each "
                  "shape makes another one; give numbers that change as tensors, and pad to few shapes\n",
-                 line.c_str(), line.empty() ? "" : ": ", GradientPrograms::kManyPrograms);
+                 line.c_str(), line.empty() ? "" : ": ", f.name, GradientPrograms::kManyPrograms);
   }
   return shared;
 }
@@ -260,11 +264,12 @@ StatusOr<int> CallGradFunction(lua_State* L, Session& session) {
     }
     RETURN_IF_ERROR(trace.Check());
     ASSIGN_OR_RETURN(const TracedCall call, TraceCall(L, session, f, n, values));
-    ASSIGN_OR_RETURN(program, ProgramOf(session, call));
+    ASSIGN_OR_RETURN(program, ProgramOf(session, f, call));
     results = call.results.size();
     data.insert(data.end(), trace.captured().begin(), trace.captured().end());
   }
-  program->StartAt(session.gradient_calls++);
+  program->StartAt(session.gradient_calls);
+  session.gradient_calls += f.values_only ? 0 : 1;
   ASSIGN_OR_RETURN(std::vector<Tensor> outputs, program->Run(session, data));
   if (!lua_checkstack(L, static_cast<int>(outputs.size()) + 8))
     return absl::ResourceExhaustedError("Lua's stack is full");
@@ -299,13 +304,24 @@ StatusOr<int> ValueAndGrad(lua_State* L, Session&) {
   return 1;
 }
 
+// core.compiled(f): a function that gives a list of f's results
+StatusOr<int> Compiled(lua_State* L, Session&) {
+  lua_settop(L, 1);
+  auto f = std::make_shared<GradFunction>();
+  f->name = "predict";
+  f->values_only = true;
+  PushObject<std::shared_ptr<GradFunction>>(L, std::move(f));
+  lua_pushcclosure(L, Entry<CallGradFunction>, 2);
+  return 1;
+}
+
 }  // namespace
 
 void OpenGradients(lua_State* L) {
   NewKind<std::shared_ptr<GradFunction>>(L);
   NewKind<std::shared_ptr<GradientPrograms>>(L);
   lua_pop(L, 2);
-  SetFunctions(L, {{"value_and_grad", Entry<ValueAndGrad>}});
+  SetFunctions(L, {{"value_and_grad", Entry<ValueAndGrad>}, {"compiled", Entry<Compiled>}});
 }
 
 }  // namespace mslua

@@ -33,8 +33,8 @@ end
 
 local group = settings.new("context", {
   { "mode", "integer", M.GRAPH_MODE, choices = { M.GRAPH_MODE, M.PYNATIVE_MODE },
-    doc = "no effect: training steps, evaluations and predictions are compiled, and an operator that a program calls "
-      .. "by itself runs when it is called, in ms.GRAPH_MODE, 0, as in ms.PYNATIVE_MODE, 1" },
+    doc = "no effect: training steps, evaluations and large predictions are compiled, and an operator that a program "
+      .. "calls by itself runs when it is called, in ms.GRAPH_MODE, 0, as in ms.PYNATIVE_MODE, 1" },
   { "device_target", "string", "CPU", check = check_device,
     doc = '"CPU", or "GPU": training and evaluation run on a CUDA device; --device of the command line comes first' },
   { "device_id", "integer", 0, min = 0,

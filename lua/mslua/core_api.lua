@@ -227,6 +227,12 @@ function core.trace(fn, inputs) end
 ---  arguments, gradients of the weights
 function core.value_and_grad(f, argnums, weights) end
 
+--- f, compiled: it is traced at each call, and equal graphs are compiled once. What it draws at random does not count
+--- as a call of value_and_grad's.
+---@param f function|table
+---@return fun(...): Tensor[] the results of f
+function core.compiled(f) end
+
 ---Graph of a training step.
 ---@param spec {
 ---  name: string,                    -- of the graph

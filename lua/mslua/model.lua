@@ -497,13 +497,49 @@ local function predict_together(self, shard, ...)
   return graph:run(unpack(tensors))
 end
 
---- The network's output for inputs, without training behaviour. Where ranks keep parts of the parameters, each gives
+-- Products of parameters and rows, about, from which on a prediction is compiled: less takes longer to trace than to
+-- compute.
+local WORTH_COMPILING = 2 ^ 24
+
+local function worth_compiling(self, ...)
+  if self.predicts_eagerly or core.is_tracing() then return false end
+  local elements, rows = self.parameter_elements, 0
+  if not elements then
+    elements = 0
+    for _, p in ipairs(self.network:get_parameters()) do
+      local size = 1
+      for _, n in ipairs(p.shape) do size = size * n end
+      elements = elements + size
+    end
+    self.parameter_elements = elements
+  end
+  for i = 1, select("#", ...) do
+    local x = select(i, ...)
+    if core.kind(x) == "Tensor" and x.size > 0 then
+      local shape = x.shape
+      rows = math.max(rows, x.dtype:find "int" and x.size or x.size / (shape[#shape] or 1))
+    end
+  end
+  return elements * rows >= WORTH_COMPILING
+end
+
+--- The network's output for inputs, without training behaviour. A network that computes much is traced at each call and
+--- runs compiled, unless it reads numbers of its values (x:item()). Where ranks keep parts of the parameters, each gives
 --- the same inputs, and each gets the whole output.
 function Model:predict(...)
   class.check_self(self, Model, "a Model", "model:predict(x)")
   local shard = parallel_context.shard()
   if shard and shared_parameters.any(self.network:get_parameters()) then return predict_together(self, shard, ...) end
-  return evaluating(self.network, ...)
+  if not worth_compiling(self, ...) then return evaluating(self.network, ...) end
+  self.compiled = self.compiled or core.compiled(self.network)
+  local ok, results = pcall(evaluating, self.compiled, ...)
+  if ok then return unpack(results) end
+  -- A network that reads numbers of its values cannot be traced; another error comes again.
+  local function remember(...)
+    self.predicts_eagerly = true
+    return ...
+  end
+  return remember(evaluating(self.network, ...))
 end
 
 return Model

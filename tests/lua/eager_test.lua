@@ -121,4 +121,35 @@ check.case("clip_by_global_norm scales all tensors of a list by one number", fun
     function() ops.clip_by_global_norm({ ms.zeros({ 2 }, ms.int32) }, 1) end)
 end)
 
+check.case("predictions of large networks are compiled, and follow what changes", function()
+  local Net = nn.Cell:extend "Net"
+  function Net:init()
+    self.first, self.second, self.scale = nn.Dense(256, 512), nn.Dense(512, 256), 1
+  end
+  function Net:construct(x)
+    local h = ops.relu(self.first(x))
+    if self.reads and h:sum():item() < 0 then return h end
+    return self.second(h) * self.scale, h
+  end
+  local net = Net()
+  local model, x = ms.Model(net), ms.randn { 64, 256 }
+  local function same()
+    local y, h = model:predict(x)
+    local y1, h1 = net(x)
+    check.near(values(y), values(y1), 1e-4)
+    check.near(values(h), values(h1), 1e-4)
+  end
+  same()
+  net.scale = 3
+  same()
+  net.first.weight.value = net.first.weight.value * 0.5
+  same()
+  check.fails("size of 'k' differs", model.predict, model, ms.randn { 64, 255 })
+  same()
+  -- What asks a value for its number cannot be traced: it runs operator by operator.
+  net.reads = true
+  same()
+  same()
+end)
+
 check.done()
