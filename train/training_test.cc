@@ -353,7 +353,7 @@ TEST_F(TrainingTest, ATrainingResumesWhereMaxStepsHasEndedIt) {
 TEST_F(TrainingTest, WhatEarlyStoppingHasEndedIsNotContinued) {
   {
     OneRank first(0, 1, nullptr, At("early"));
-    StopEarly(&first, 1);
+    StopEarly(&first, 2);
     ASSERT_EQ(first.Train().status(), absl::OkStatus());
     ASSERT_EQ(Text(At("early/outcome.json")), "{\"state\":\"done\",\"step\":12}\n");
   }
@@ -364,9 +364,9 @@ TEST_F(TrainingTest, WhatEarlyStoppingHasEndedIsNotContinued) {
     EXPECT_EQ(next.Train().status(), absl::OkStatus());
     return Text(At("early/outcome.json"));
   };
-  EXPECT_EQ(resume(1), "{\"state\":\"done\",\"step\":12}\n");
-  EXPECT_EQ(resume(2), "{\"state\":\"done\",\"step\":16}\n");
-  EXPECT_EQ(resume(2), "{\"state\":\"done\",\"step\":16}\n");
+  EXPECT_EQ(resume(2), "{\"state\":\"done\",\"step\":12}\n");
+  EXPECT_EQ(resume(3), "{\"state\":\"done\",\"step\":16}\n");
+  EXPECT_EQ(resume(3), "{\"state\":\"done\",\"step\":16}\n");
 }
 
 TEST_F(TrainingTest, RanksThatEarlyStoppingHasEndedMakeNoStep) {
@@ -377,7 +377,7 @@ TEST_F(TrainingTest, RanksThatEarlyStoppingHasEndedMakeNoStep) {
     for (int r = 0; r < kRanks; ++r) {
       threads.emplace_back([&, r] {
         OneRank one(r, kRanks, std::make_shared<Groups>(std::move(world[static_cast<size_t>(r)])), At("ended"));
-        StopEarly(&one, 1);
+        StopEarly(&one, 2);
         if (run > 0) one.flags().resume = "last";
         EXPECT_EQ(one.Train().status(), absl::OkStatus());
       });

@@ -166,7 +166,7 @@ expect "NaN metric in training" 0 "odd NaN" "$mslua" train nan.lua --out nan --n
 grep -q '"eval_odd":null' nan/metrics.jsonl || fail "metrics.jsonl: $(cat nan/metrics.jsonl)"
 [ -z "$(ls nan/ckpt/best 2> /dev/null)" ] || fail "best: $(ls nan/ckpt/best)"
 expect "NaN stops early" 0 "early stopping: epoch 3, eval_odd is NaN and has not improved for 3 epochs" \
-  "$mslua" train nan.lua --out nan2 --no-attach epochs=9 patience=2
+  "$mslua" train nan.lua --out nan2 --no-attach epochs=9 patience=3
 expect "plot of NaN" 2 "eval_odd is NaN or infinite each time" "$mslua" plot nan --keys eval_odd
 
 # Gradients that reach nothing.
