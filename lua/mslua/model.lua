@@ -523,9 +523,9 @@ local function worth_compiling(self, ...)
   return elements * rows >= WORTH_COMPILING
 end
 
---- The network's output for inputs, without training behaviour. A network that computes much is traced at each call and
---- runs compiled, unless it reads numbers of its values (x:item()). Where ranks keep parts of the parameters, each gives
---- the same inputs, and each gets the whole output.
+--- The network's output for inputs, without training behaviour. A network that computes much is traced at each call
+--- and runs compiled, unless it reads numbers of its values (x:item()). Where ranks keep parts of the parameters, each
+--- gives the same inputs, and each gets the whole output.
 function Model:predict(...)
   class.check_self(self, Model, "a Model", "model:predict(x)")
   local shard = parallel_context.shard()
