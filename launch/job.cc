@@ -672,15 +672,25 @@ Status Job::AwaitOver(absl::Duration limit) {
   return over_;
 }
 
-void Job::SayStopped(const Status& why) const {
+Status Job::first_cause() { return membership_ == nullptr || recovers() ? absl::OkStatus() : AwaitOver(kFirstCause); }
+
+namespace {
+
+// "stopped because rank 1 failed (2)"
+std::string StoppedBecause(const Status& why) {
   const Cause cause = CauseOf(why);
-  const std::string who = cause.rank >= 0 ? absl::StrCat("rank ", cause.rank, " failed (", cause.exit_code, ")")
-                                          : absl::StrCat("the job failed (", cause.exit_code, ")");
+  const std::string who = cause.rank >= 0 ? absl::StrCat("rank ", cause.rank) : "the job";
+  return absl::StrCat("stopped because ", who, " failed (", cause.exit_code, ")");
+}
+
+}  // namespace
+
+void Job::SayStopped(const Status& why) const {
   // On a console of all ranks stands the cause already, or the local launcher prints it, last; unless it is that the
   // scheduler is gone.
   const bool told = SharesConsole() && (membership_ == nullptr || !membership_->lost_scheduler());
   const std::string text =
-      absl::StrCat("mslua: stopped because ", who, told ? "" : ": ", told ? "" : std::string(why.message()), "\n");
+      absl::StrCat("mslua: ", StoppedBecause(why), told ? "" : ": ", told ? "" : std::string(why.message()), "\n");
   // No stdio: another thread may hold its lock.
   if (write(2, text.data(), text.size()) < 0) return;
 }
@@ -813,8 +823,11 @@ int Job::Finish(const Status& outcome_of_work, int exit_code, Groups* groups) {
   }
   // The console may be gone before anyone has read it.
   if (!log_path_.empty()) {
-    std::ofstream(log_path_, std::ios::app)
-        << "mslua: error[" << exit_code << "] " << Name() << ": " << outcome.message() << "\n";
+    std::ofstream log(log_path_, std::ios::app);
+    if (!over.ok() && CauseOf(over).rank != rank_)
+      log << "mslua: " << StoppedBecause(over) << ": " << over.message() << "\n";
+    else
+      log << "mslua: error[" << exit_code << "] " << Name() << ": " << outcome.message() << "\n";
   }
   if (over.ok() && membership_ != nullptr) {
     membership_->Abort(outcome, exit_code);

@@ -120,6 +120,11 @@ class Job {
   Membership* membership() const { return membership_.get(); }
   // The host of each rank, by rank; when joined.
   const std::vector<std::string>& hosts() const { return hosts_; }
+  // Whether the job starts again where a rank is lost.
+  bool recovers() const { return !identity_.recovery.empty(); }
+  // The failure that came first in the job, which is waited for; for a rank that another one's end has stopped. OK: it
+  // is not known, or the job starts again.
+  Status first_cause();
   // A file to which this rank's end is written too, when it is an error; empty: none.
   void LogTo(std::string path) { log_path_ = std::move(path); }
   // Whether this rank's console is the other ranks' too.

@@ -161,4 +161,27 @@ while [ -n "$(ours)" ] && [ $tries -lt 100 ]; do
   tries=$((tries + 1))
 done
 no_leftovers "launcher killed"
+# The records of a training have the failure, not what it has done to other ranks.
+cat > trains.lua <<'LUA'
+local ms = require "mslua"
+local nn = ms.nn
+local Fails = ms.Callback:extend "Fails"
+function Fails:on_train_step_end(run)
+  if run.global_step == 3 and ms.communication.get_rank() == 1 then error "boom" end
+end
+return ms.recipe {
+  name = "trains", network = function() return nn.Dense(2, 1) end, loss = nn.MSELoss(), callbacks = { Fails() },
+  dataset = function()
+    return ms.dataset.NumpySlicesDataset({ ms.rand { 80, 2 }, ms.rand { 80, 1 } }, { "x", "y" }):batch(1)
+  end,
+  optimizer = nn.SGD { learning_rate = 0.1 }, train = { epochs = 1 }, parallel = { parallel_mode = "data_parallel" },
+}
+LUA
+run timeout -s KILL 60 "$mslua" train trains.lua -n 2 --out fails
+expect "a callback that fails" 2 "boom"
+run cat fails/outcome.json
+expect "the cause of a failed training" 0 "boom"
+run cat fails/rank_0.log
+expect "the log of a rank that was stopped" 0 "mslua: stopped because rank 1 failed (2): "
+
 finish
