@@ -160,16 +160,21 @@ class Keeper {
   }
 
  private:
+  static constexpr int kMirrorLag = 200;  // milliseconds
+
   struct Client {
     Fd socket;
     int64_t start = -1;  // of the job, which it is a rank of; -1: of none
     bool mirrors = false;
   };
 
-  // A mirror that does not keep up asks again, from the start.
+  // A mirror that does not keep up is waited for a little. Then it has to ask again, from the start.
   void TellMirrors(const std::string& news, int descriptor) {
     for (Client& client : clients_) {
-      if (client.mirrors && !SendPacket(client.socket, news, descriptor).ok()) client.socket.Close();
+      if (!client.mirrors || SendPacket(client.socket, news, descriptor).ok()) continue;
+      pollfd entry = {client.socket.get(), POLLOUT, 0};
+      const bool again = poll(&entry, 1, kMirrorLag) == 1 && (entry.revents & POLLOUT) != 0;
+      if (!again || !SendPacket(client.socket, news, descriptor).ok()) client.socket.Close();
     }
   }
 
@@ -339,12 +344,13 @@ Status ImageKeeper::Follow() {
 
 Status ImageKeeper::Subscribe() {
   news_.Close();
-  mirrored_.clear();
   ASSIGN_OR_RETURN(Fd news, Reach(job_, keep_));
   RETURN_IF_ERROR(Exchange(news, "mirror", -1).status());
   // What changes while these are listed is said afterwards.
   ASSIGN_OR_RETURN(std::vector<Kept> all,
                    ListBy("", [this](const std::string& request) { return Exchange(socket_, request, -1); }));
+  // Only now: where the process is killed meanwhile, what it had said before is still there.
+  mirrored_.clear();
   for (Kept& kept : all) mirrored_[kept.name] = std::move(kept.memory);
   news_ = std::move(news);
   return absl::OkStatus();
