@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "core/runtime/collective_node.h"
+#include "core/graph/collective_node.h"
 #include "nlohmann/json.hpp"
 
 namespace mslua::endpoint {

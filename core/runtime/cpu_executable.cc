@@ -8,9 +8,9 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "core/graph/collective_node.h"
 #include "core/op/rank_call.h"
 #include "core/runtime/collective_kernel.h"
-#include "core/runtime/collective_node.h"
 #include "core/runtime/guard.h"
 #include "core/runtime/memory_plan.h"
 #include "core/runtime/placed_graph.h"

@@ -6,11 +6,11 @@
 #include "absl/strings/str_cat.h"
 #include "collectives/nccl/nccl.h"
 #include "core/base/round_up.h"
+#include "core/graph/collective_node.h"
 #include "core/kernels/cuda/library_kernel.h"
 #include "core/op/device_form.h"
 #include "core/op/rank_call.h"
 #include "core/runtime/collective_kernel.h"
-#include "core/runtime/collective_node.h"
 #include "core/runtime/placed_graph.h"
 
 namespace mslua {

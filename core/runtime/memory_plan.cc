@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "core/base/round_up.h"
+#include "core/graph/collective_node.h"
 #include "core/op/rank_call.h"
-#include "core/runtime/collective_node.h"
 
 namespace mslua {
 namespace {

@@ -12,8 +12,8 @@
 #include "collectives/communicator.h"
 #include "collectives/groups.h"
 #include "core/base/rng.h"
+#include "core/graph/collective_node.h"
 #include "core/op/marks.h"
-#include "core/runtime/collective_node.h"
 
 namespace mslua {
 namespace {
