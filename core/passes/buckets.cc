@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "core/graph/collective_node.h"
 #include "core/op/marks.h"
 #include "core/passes/rewriter.h"
 
@@ -40,9 +41,8 @@ bool MovesBlocks(const Node& n) {
   return (n.op->name == "all_gather" || n.op->name == "reduce_scatter") && n.attrs.Int("axis") == 0;
 }
 
-bool IsCall(const Node& n) {
-  return n.op->side_effect && n.attrs.Has("group") && !n.attrs.Has("peer") && n.attrs.Ints("group").size() > 1;
-}
+// Not the messages between pipeline stages: those have numbers of their own.
+bool IsCall(const Node& n) { return IsCollective(n) && !n.attrs.Has("peer") && n.attrs.Ints("group").size() > 1; }
 
 bool Travels(const Node& n) {
   return (n.op->name == "all_reduce" || MovesBlocks(n)) && n.attrs.Int("fusion") > 0 && IsCall(n);

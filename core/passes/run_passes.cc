@@ -29,15 +29,24 @@ Graph Plain(const Graph& graph, Decisions*) {
 Graph Recompute(const Graph& graph, Decisions*) { return RecomputeElementwise(graph); }
 // Simplifying lays bare common nodes, and the other way round; two rounds find nearly all.
 constexpr Pass kPasses[] = {
-    {"number", Plain<NumberCollectives>},   {"dead", Plain<EliminateDeadNodes>},
-    {"regions", Plain<RecomputeRegions>},   {"simplify", Plain<Simplify>},
-    {"common", Plain<MergeCommonNodes>},    {"simplify", Plain<Simplify>},
-    {"common", Plain<MergeCommonNodes>},    {"rows", Plain<UpdateByRows>},
-    {"layout", Plain<AssignLayout>},        {"norm", Plain<MapNorms>},
-    {"pointwise", PointwiseConvolutions},   {"attention", Plain<PackAttention>},
-    {"flatten", Plain<FlattenElementwise>}, {"simplify", Plain<Simplify>},
-    {"common", Plain<MergeCommonNodes>},    {"simplify", Plain<Simplify>},
-    {"dead", Plain<EliminateDeadNodes>},    {"recompute", Recompute},
+    {"number", Plain<NumberCollectives>},  // as all ranks have them
+    {"dead", Plain<EliminateDeadNodes>},
+    {"regions", Plain<RecomputeRegions>},
+    {"simplify", Plain<Simplify>},
+    {"common", Plain<MergeCommonNodes>},
+    {"simplify", Plain<Simplify>},
+    {"common", Plain<MergeCommonNodes>},
+    {"rows", Plain<UpdateByRows>},
+    {"layout", Plain<AssignLayout>},
+    {"norm", Plain<MapNorms>},
+    {"pointwise", PointwiseConvolutions},
+    {"attention", Plain<PackAttention>},
+    {"flatten", Plain<FlattenElementwise>},
+    {"simplify", Plain<Simplify>},
+    {"common", Plain<MergeCommonNodes>},
+    {"simplify", Plain<Simplify>},
+    {"dead", Plain<EliminateDeadNodes>},
+    {"recompute", Recompute},
 };
 constexpr Pass kFusion[] = {{"fuse", Plain<FuseElementwise>}, {"buckets", Plain<BucketCollectives>}};
 constexpr Pass kFusionForDevice[] = {{"fuse", Plain<FuseForDevice>},
