@@ -75,7 +75,7 @@ struct GradFunction {
   std::vector<int64_t> arguments;  // from 0
   ParameterList weights;
   const char* name = "value_and_grad";
-  bool values_only = false;  // nothing is differentiated, and nothing is counted as a call
+  bool values_only = false;  // nothing is differentiated: it draws as if its operators were called one by one
 };
 
 void PushList(lua_State* L, int first, int count) {
@@ -123,6 +123,8 @@ StatusOr<TracedCall> TraceCall(lua_State* L, Session& session, const GradFunctio
   RETURN_IF_ERROR(CallInTrace(session, arguments, LUA_MULTRET));
   TracedCall call;
   for (int i = base + 1; i <= lua_gettop(L); ++i) {
+    if (f.values_only && !IsTensorArgument(L, i))
+      return absl::InvalidArgumentError(absl::StrCat(f.name, ": result ", i - base, " is no tensor"));
     const StatusOr<Value> v = OperandValue(session, L, i, DType::kF32);
     if (!v.ok() && lua_type(L, i) == LUA_TTABLE) {
       return absl::InvalidArgumentError(absl::StrCat("value_and_grad: result ", i - base,
@@ -268,8 +270,10 @@ StatusOr<int> CallGradFunction(lua_State* L, Session& session) {
     results = call.results.size();
     data.insert(data.end(), trace.captured().begin(), trace.captured().end());
   }
-  program->StartAt(session.gradient_calls);
-  session.gradient_calls += f.values_only ? 0 : 1;
+  if (!f.values_only)
+    program->StartAt(session.gradient_calls++);
+  else if (program->counts_runs())
+    program->StartAt(static_cast<int64_t>(session.random_tensors++));
   ASSIGN_OR_RETURN(std::vector<Tensor> outputs, program->Run(session, data));
   if (!lua_checkstack(L, static_cast<int>(outputs.size()) + 8))
     return absl::ResourceExhaustedError("Lua's stack is full");

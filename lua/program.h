@@ -28,6 +28,8 @@ class Program {
 
   // The number of the next run, from 0: what it draws depends on it.
   void StartAt(int64_t run) { runs_ = run; }
+  // Whether a run depends on its number.
+  bool counts_runs() const { return step_position_ >= 0; }
 
   Executable& executable() { return *executable_; }
 

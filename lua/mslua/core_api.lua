@@ -227,10 +227,9 @@ function core.trace(fn, inputs) end
 ---  arguments, gradients of the weights
 function core.value_and_grad(f, argnums, weights) end
 
---- f, compiled: it is traced at each call, and equal graphs are compiled once. What it draws at random does not count
---- as a call of value_and_grad's.
+--- f, compiled: it is traced at each call, and equal graphs are compiled once.
 ---@param f function|table
----@return fun(...): Tensor[] the results of f
+---@return fun(...): Tensor[] the results of f, which are tensors; each call draws other random numbers
 function core.compiled(f) end
 
 ---Graph of a training step.
