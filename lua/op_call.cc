@@ -116,6 +116,12 @@ StatusOr<int> ApplyEager(lua_State* L, Session& session, const OpDef& op, const 
     }
   }
   RETURN_IF_ERROR(CheckElementTypes(op, data.size(), [&](size_t i) { return data[i].type; }));
+  // Tensors do not change: two may have one memory. A parameter's does.
+  const bool same = op.name == "stop_gradient" || (op.name == "cast" && attrs.Type("dtype") == data[0].type.dtype);
+  if (same && ToObject<Tensor>(L, operands[0]) != nullptr) {
+    PushObject<Tensor>(L, data[0]);
+    return 1;
+  }
   std::string key = op.name;
   for (const Tensor& t : data) absl::StrAppend(&key, ",", ToString(t.type));
   for (const auto& a : attrs.items()) absl::StrAppend(&key, ";", a.first, "=", AttrText(a.second));

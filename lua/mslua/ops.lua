@@ -336,7 +336,7 @@ function ops.clip_by_global_norm(...)
     if type(x) ~= "userdata" or not x.dtype:find "float" then
       errors.fail("clip_by_global_norm: x: expected float tensors, got %s in place %d", errors.show(x), i)
     end
-    local wide = x.dtype:find "^float[36]" and x or ops.cast(x, "float32")
+    local wide = x.dtype == "float64" and x or ops.cast(x, "float32")
     local squares = ops.reduce_sum(wide * wide)
     if sum and sum.dtype ~= squares.dtype then sum, squares = ops.cast(sum, "float64"), ops.cast(squares, "float64") end
     sum = sum and sum + squares or squares
@@ -345,8 +345,7 @@ function ops.clip_by_global_norm(...)
   local factor, clipped = a.clip_norm / ops.maximum(ops.sqrt(sum), a.clip_norm), {}
   for i, x in ipairs(a.x) do
     local computed = x.dtype == "float64" and "float64" or "float32"
-    local scale = factor.dtype == computed and factor or ops.cast(factor, computed)
-    clipped[i] = x.dtype == computed and x * scale or ops.cast(ops.cast(x, computed) * scale, x.dtype)
+    clipped[i] = ops.cast(ops.cast(x, computed) * ops.cast(factor, computed), x.dtype)
   end
   return clipped
 end
