@@ -672,9 +672,13 @@ Status Job::AwaitOver(absl::Duration limit) {
   return over_;
 }
 
-Status Job::first_cause() { return membership_ == nullptr || recovers() ? absl::OkStatus() : AwaitOver(kFirstCause); }
-
 namespace {
+
+// Whether it is what other ranks have done that has stopped this one's collectives.
+bool HasSuffered(Groups* groups) {
+  const Status health = groups == nullptr ? absl::OkStatus() : groups->Health();
+  return absl::IsAborted(health) || absl::IsUnavailable(health);
+}
 
 // "stopped because rank 1 failed (2)"
 std::string StoppedBecause(const Status& why) {
@@ -684,6 +688,11 @@ std::string StoppedBecause(const Status& why) {
 }
 
 }  // namespace
+
+Status Job::first_cause(Groups* groups) {
+  if (membership_ == nullptr || !identity_.recovery.empty() || !HasSuffered(groups)) return absl::OkStatus();
+  return AwaitOver(kFirstCause);
+}
 
 void Job::SayStopped(const Status& why) const {
   // On a console of all ranks stands the cause already, or the local launcher prints it, last; unless it is that the
@@ -807,7 +816,7 @@ int Job::Finish(const Status& outcome_of_work, int exit_code, Groups* groups) {
   const Status health = groups == nullptr ? absl::OkStatus() : groups->Health();
   if (absl::IsFailedPrecondition(health) || absl::IsDeadlineExceeded(health)) exit_code = kExitHang;
   // What other ranks have done to this one is not the first cause.
-  const bool suffered = absl::IsAborted(health) || absl::IsUnavailable(health);
+  const bool suffered = HasSuffered(groups);
   // Ranks that do not come together have lost one that they had met.
   const bool apart = groups == nullptr && membership_ != nullptr && !identity_.recovery.empty() &&
                      (absl::IsUnavailable(outcome) || absl::IsAborted(outcome) || absl::IsDeadlineExceeded(outcome));

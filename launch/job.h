@@ -120,11 +120,9 @@ class Job {
   Membership* membership() const { return membership_.get(); }
   // The host of each rank, by rank; when joined.
   const std::vector<std::string>& hosts() const { return hosts_; }
-  // Whether the job starts again where a rank is lost.
-  bool recovers() const { return !identity_.recovery.empty(); }
-  // The failure that came first in the job, which is waited for; for a rank that another one's end has stopped. OK: it
-  // is not known, or the job starts again.
-  Status first_cause();
+  // The failure that came first in the job, which is waited for, where this rank's collectives failed since another one
+  // had ended. OK: they did not, it is not known, or the job starts again.
+  Status first_cause(Groups* groups);
   // A file to which this rank's end is written too, when it is an error; empty: none.
   void LogTo(std::string path) { log_path_ = std::move(path); }
   // Whether this rank's console is the other ranks' too.

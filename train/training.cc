@@ -176,10 +176,8 @@ StatusOr<double> Training::Run() {
   // A training that fails early has not placed its trainer yet.
   const int64_t step = trainer_ == nullptr ? 0 : trainer_->state().step;
   Status outcome = loss.status();
-  if (!outcome.ok() && together() != nullptr && rank_.job != nullptr) {
-    const Status health = together()->Health();
-    const bool suffered = absl::IsAborted(health) || absl::IsUnavailable(health);
-    const Status first = suffered ? rank_.job->first_cause() : absl::OkStatus();
+  if (!outcome.ok() && rank_.job != nullptr) {
+    const Status first = rank_.job->first_cause(together());
     if (!first.ok()) outcome = first;
   }
   directory_.RecordOutcome(outcome, std::max(step, resuming_.state().step));
