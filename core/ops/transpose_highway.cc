@@ -47,9 +47,9 @@ HWY_INLINE void FetchAhead(const T* x, int64_t x_stride) {
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// A square as wide and as high as a cache line, transposed in `lines` and written line by line, past the caches or not.
-template <bool kPast, class T>
-HWY_INLINE void LineSquare(const T* x, int64_t x_stride, T* y, int64_t y_stride) {
+// A square as wide and as high as a cache line, transposed in `lines` and written past the caches.
+template <class T>
+HWY_INLINE void StreamSquare(const T* x, int64_t x_stride, T* y, int64_t y_stride) {
   constexpr int64_t kN = 16 / sizeof(T), kWidth = kLine / sizeof(T);
   const hn::FixedTag<T, kN> d;
   HWY_ALIGN T lines[kWidth * kWidth];
@@ -58,10 +58,7 @@ HWY_INLINE void LineSquare(const T* x, int64_t x_stride, T* y, int64_t y_stride)
       TransposeSquare(x + r * x_stride + c, x_stride, lines + c * kWidth + r, kWidth);
   }
   for (int64_t c = 0; c < kWidth; ++c) {
-    for (int64_t r = 0; r < kWidth; r += kN) {
-      const auto v = hn::Load(d, lines + c * kWidth + r);
-      kPast ? hn::Stream(v, d, y + c * y_stride + r) : hn::StoreU(v, d, y + c * y_stride + r);
-    }
+    for (int64_t r = 0; r < kWidth; r += kN) hn::Stream(hn::Load(d, lines + c * kWidth + r), d, y + c * y_stride + r);
   }
 }
 
@@ -108,7 +105,7 @@ HWY_INLINE void StreamStrip(const T* x, int64_t x_stride, T* y, int64_t y_stride
   const int64_t whole = rows / kWidth * kWidth;
   for (int64_t r = 0; r < whole; r += kWidth) {
     for (int64_t next = r + kWidth; next < std::min(r + 2 * kWidth, rows); ++next) hwy::Prefetch(x + next * x_stride);
-    LineSquare<true>(x + r * x_stride, x_stride, y + r, y_stride);
+    StreamSquare(x + r * x_stride, x_stride, y + r, y_stride);
   }
   hwy::FlushStream();
   for (int64_t c = 0; c < kWidth; ++c) {
@@ -127,7 +124,6 @@ HWY_INLINE void TransposeStrip(const T* x, int64_t x_stride, T* y, int64_t y_str
     return StreamStrip(x, x_stride, y, y_stride, rows);
 #endif
   constexpr int64_t kN = 16 / sizeof(T);
-  int64_t row = 0;  // those before it are moved, but for columns after whole_columns
 #if HWY_TARGET != HWY_SCALAR
   if (x_stride == columns && (columns == 2 || columns == 3)) {
     const int64_t done = FromPixels(x, y, y_stride, columns, rows);
@@ -136,20 +132,12 @@ HWY_INLINE void TransposeStrip(const T* x, int64_t x_stride, T* y, int64_t y_str
     const int64_t done = ToPixels(x, x_stride, y, rows, columns);
     x += done, y += done * y_stride, columns -= done;
   }
-  constexpr int64_t kWidth = kLine / sizeof(T);
-  // Where all lines of y fall into a few places of the caches, each is written once.
-  if (columns == kWidth && y_stride * static_cast<int64_t>(sizeof(T)) % 4096 == 0) {
-    for (; row + kWidth <= rows; row += kWidth) {
-      FetchAhead<kWidth>(x + row * x_stride, x_stride);
-      LineSquare<false>(x + row * x_stride, x_stride, y + row, y_stride);
-    }
-  }
 #endif
   const int64_t whole_rows = rows / kN * kN, whole_columns = columns / kN * kN;
-  for (; row < whole_rows; row += kN) {
-    FetchAhead<kN>(x + row * x_stride, x_stride);
+  for (int64_t r = 0; r < whole_rows; r += kN) {
+    FetchAhead<kN>(x + r * x_stride, x_stride);
     for (int64_t c = 0; c < whole_columns; c += kN)
-      TransposeSquare(x + row * x_stride + c, x_stride, y + c * y_stride + row, y_stride);
+      TransposeSquare(x + r * x_stride + c, x_stride, y + c * y_stride + r, y_stride);
   }
   for (int64_t c = 0; c < columns; ++c) {
     for (int64_t r = c < whole_columns ? whole_rows : 0; r < rows; ++r) y[c * y_stride + r] = x[r * x_stride + c];
