@@ -1,3 +1,9 @@
+// The loops that convert become vectors. Before the headers: what they define is inlined only where it is compiled in
+// the same way.
+#if !defined(__clang__)
+#pragma GCC optimize("O3", "no-trapping-math")
+#endif
+
 #include "core/op/elementwise.h"
 
 #include <algorithm>
@@ -5,11 +11,6 @@
 
 #include "core/base/parallel_for.h"
 #include "core/base/round_up.h"
-
-// The loops that convert become vectors.
-#if !defined(__clang__)
-#pragma GCC optimize("O3", "no-trapping-math")
-#endif
 
 namespace mslua {
 namespace {

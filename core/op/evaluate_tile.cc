@@ -1,7 +1,8 @@
 // The values of scalar programs, in the arithmetic of a type: reference kernels, and elementwise operators of types
 // that core/kernels/simd/tile_program.h does not have.
-// Loops over elements become vectors; on every processor a product and a sum are rounded twice. Before
-// the headers: what they define is inlined only where it is compiled in the same way.
+//
+// Loops over elements become vectors; on every processor a product and a sum are rounded twice. Before the headers:
+// what they define is inlined only where it is compiled in the same way.
 #if !defined(__clang__)
 #pragma GCC optimize("O3", "fp-contract=off", "no-trapping-math", "no-math-errno")
 #endif
