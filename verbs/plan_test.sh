@@ -90,6 +90,8 @@ python3 -c 'import json
 rows = [json.loads(line) for line in open("semi.json")]
 times = [row["ms"] for row in rows if "ms" in row]
 assert times and all(isinstance(t, (int, float)) for t in times), times'
+"$mslua" plan forty.lua -n 8 parallel.parallel_mode=auto_parallel parallel.sharding_propagation=true > out.txt
+grep -q "above the least" out.txt
 # Without -n, device_num says for how many.
 "$mslua" plan forty.lua parallel.device_num=8 --json > device_num.json
 cmp out.json device_num.json

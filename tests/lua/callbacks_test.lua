@@ -140,4 +140,18 @@ check.case("requires_grad of a parameter that is being trained cannot be set", f
   net.weight.requires_grad = false
 end)
 
+check.case("the state of an optimizer cannot be loaded while a Model trains with it", function()
+  local net = nn.Dense(2, 1)
+  local opt = nn.Momentum { params = net:trainable_params(), learning_rate = 0.1, momentum = 0.9 }
+  local path = (os.getenv "TEST_TMPDIR" or "/tmp") .. "/loaded_optimizer"
+  ms.save_checkpoint(opt, path)
+  local Loads, problem = ms.Callback:extend "Loads", nil
+  function Loads:on_train_epoch_end()
+    problem = check.fails("its state cannot be loaded while ms.Model trains", ms.load_checkpoint, path, opt)
+  end
+  local ds = ms.dataset.NumpySlicesDataset({ ms.ones { 4, 2 }, ms.ones { 4, 1 } }, { "x", "y" }):batch(2)
+  ms.Model(net, nn.MSELoss(), opt):train(1, ds, Loads())
+  check.equal(problem ~= nil, true)
+end)
+
 check.done()

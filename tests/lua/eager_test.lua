@@ -152,4 +152,39 @@ check.case("predictions of large networks are compiled, and follow what changes"
   same()
 end)
 
+check.case("predictions of large networks draw other numbers in each call, as eager ones do", function()
+  local function net_of(returned)
+    local Net = nn.Cell:extend "Net"
+    function Net:init() self.dense = nn.Dense(512, 512) end
+    function Net:construct(x)
+      local y = self.dense(x) + ms.randn { 64, 512 }
+      if returned then return y, returned end
+      return y
+    end
+    return Net()
+  end
+  local x = ms.randn { 64, 512 }
+  -- A number among the results: such a network runs operator by operator.
+  for _, returned in ipairs { false, 3 } do
+    local model = ms.Model(net_of(returned or nil))
+    local first, three = model:predict(x)
+    local second = model:predict(x)
+    check.equal(three, returned or nil)
+    check.equal(ops.reduce_max(ops.abs(first - second)):item() > 0.1, true)
+  end
+end)
+
+check.case("a cast to the same type stays when its tensor is freed, and when its parameter changes", function()
+  local tensor = Tensor { 1, 2 }
+  local same = ops.cast(tensor, "float32")
+  tensor:free()
+  check.equal(values(same), { 1, 2 })
+  check.fails("the Tensor was freed", ops.cast, tensor, "float32")
+  local p = ms.Parameter(Tensor { 1, 2 }, "held")
+  local held, stopped = ops.cast(p, "float32"), ops.stop_gradient(p)
+  p.value = Tensor { 5, 6 }
+  check.equal(values(held), { 1, 2 })
+  check.equal(values(stopped), { 1, 2 })
+end)
+
 check.done()

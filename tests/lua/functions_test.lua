@@ -378,4 +378,9 @@ check.case("acosh is NaN below 1 in float32", function()
   check.equal(found[7], math.huge)
 end)
 
+check.case("shape and square need a tensor", function()
+  check.fails_here("shape: expected a tensor, got nil", function() ops.shape(nil) end)
+  check.fails_here("square: expected a tensor, got nil", function() ops.square() end)
+end)
+
 check.done()

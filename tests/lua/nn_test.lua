@@ -568,4 +568,12 @@ check.case("cells say what is wrong with their own channels and dimensions", fun
   check.fails("MoE: x: expected [.., 4], got {4, 5}", nn.MoE { 4, 8, 2 }, ms.ones { 4, 5 })
 end)
 
+check.case("AdaptiveMaxPool2d has second gradients where sizes divide", function()
+  local pool = nn.AdaptiveMaxPool2d(1)
+  local function first(v) return ms.grad(function(t) return ops.square(pool(t)):sum() end)(v) end
+  local x = ms.Tensor { { { { 1, 2 }, { 5, 3 } } } }
+  check.equal(values(first(x)), { { { { 0, 0 }, { 10, 0 } } } })
+  check.equal(values(ms.grad(function(v) return first(v):sum() end)(x)), { { { { 0, 0 }, { 2, 0 } } } })
+end)
+
 check.done()

@@ -420,4 +420,18 @@ check.case("Lamb stays finite where a gradient has become 0", function()
   assert(norm < 1e6, tostring(norm))
 end)
 
+check.case("parameters that the trained network lacks are refused", function()
+  local net, other = nn.Dense(2, 1), nn.Dense(2, 1)
+  local ds = ms.dataset.NumpySlicesDataset({ ms.ones { 4, 2 }, ms.ones { 4, 1 } }, { "x", "y" }):batch(2)
+  local opt = nn.SGD { params = { net.weight, other.weight }, learning_rate = 0.1 }
+  check.fails("item 2 of its list, is not of the network that is trained, Dense", function()
+    ms.Model(net, nn.MSELoss(), opt):train(1, ds)
+  end)
+end)
+
+check.case("a parameter takes MindSpore's arguments by position", function()
+  local p = ms.Parameter(ms.ones { 2 }, "w", true, true, false)
+  check.equal({ p.layerwise_parallel, p.parallel_optimizer, p.saved }, { true, false, true })
+end)
+
 check.done()

@@ -117,4 +117,15 @@ check.case("no scalar has the name of a key that metrics.jsonl has", function()
   end
 end)
 
+check.case("a scalar may be NaN", function()
+  local folder
+  train(function(context)
+    folder = context.folder
+    ms.summary.scalar("odd", 0 / 0)
+  end)
+  local lines = lines_of(folder)
+  check.equal(#lines, 4)
+  for _, line in ipairs(lines) do check.equal(line:find("null", 1, true) ~= nil, true) end
+end)
+
 check.done()

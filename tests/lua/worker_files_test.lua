@@ -137,6 +137,10 @@ check.case("MixUpBatch and CutMixBatch", function()
       check.near(label:sum():item(), 4, 1e-5)
     end
   end
+  -- Of a small alpha one of two images is nearly whole.
+  for _, label in mixed(vision.MixUpBatch(1e-4)):create_tuple_iterator() do
+    for _, shares in ipairs(label:totable()) do check.equal(math.max(unpack(shares)) > 0.99, true) end
+  end
   -- Images in planes are known as such behind a dataset of datasets too, and where arrays have them: the box is the
   -- same in each plane, and the labels say its size.
   local levels = {}

@@ -172,6 +172,9 @@ for name, words in modes.items():
 output = train("early", "train.early_stopping={min_delta = 100, patience = 2}", "train.epochs=9")
 check(len(evaluated(output)) == 3, output)
 
+output = train("skips", "scale=3e38")
+check("loss scale: 32 of 32 steps updated nothing: their gradients were infinite or NaN" in output, output)
+
 output = run("train", "r.lua", "--out", "bad", "train.ema=1", code=2)
 check("ema: expected a number, above 0 and below 1, got 1" in output, output)
 print("passed")

@@ -156,6 +156,13 @@ def main():
     text = run("eval", "metrics.lua", "--ckpt", "two", "data=two")
     check("auc 0." in text and "a column for each predicted class" in text and "yes" in text, text)
     check(run("verify", "metrics.lua", "data=two").count(" met") == 4, "what verify says")
+    text = run("verify", "metrics.lua", "data=two", "expect.f1_above=0.99", code=8)
+    check("eval_f1 above 0.99: 0.797853 NOT MET" in text, text)
+    # Measured by evaluations too, loss_below stays the limit of the training's loss.
+    with open("losses.lua", "w", encoding="utf-8") as file:
+        file.write(RECIPE.replace("return ms.recipe {", 'table.insert(metrics, "loss")\nreturn ms.recipe {'))
+    text = run("verify", "losses.lua", "data=two")
+    check("loss below 9" in text and "eval_loss below" not in text, text)
 
     for metrics, says in (
             ('{ "f2" }', 'unknown metric "f2" (did you mean'),
