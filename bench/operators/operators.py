@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Operators called at once, with their gradients, beside PyTorch: operators.py MSLUA [ROUNDS [SECONDS]]
+"""Operators called at once, most with their gradients, beside PyTorch: operators.py MSLUA [ROUNDS [SECONDS]]
 
 One thread; the least processor time of a call in each round, and the median over the rounds, in which mslua and PyTorch
 take turns. Prints a table in microseconds; `ratio` is PyTorch's time over mslua's. operators.lua has the same cases.
@@ -36,10 +36,44 @@ def cases(torch):
         (square, lambda x: torch.sort(x, stable=True)[0]),
         ([[4096, 64], [64, 1]], torch.matmul), ([[8192, 1024], [1024, 1]], torch.matmul),
         (square, lambda x: x**3), (square, lambda x: torch.cumsum(x, 1)),
-        ([[16, 64, 32, 32]], lambda x: F.avg_pool2d(x, 2)), ([[16, 64, 32, 32]], lambda x: F.adaptive_avg_pool2d(x, 1)),
+        ([[16, 64, 32, 32]], lambda x: F.avg_pool2d(x, 2)), ([[8, 64, 28, 28]], lambda x: F.adaptive_max_pool2d(x, 1)),
+        ([[64, 8192], [8192], [8192]], lambda x, scale, bias: F.layer_norm(x, [8192], scale, bias)),
+        ([[16, 64, 32, 32]], lambda x: F.adaptive_avg_pool2d(x, 1)),
         ([[8, 32, 32, 32]], lambda x: F.interpolate(x, scale_factor=2)),
         ([[8, 32, 32, 32]], lambda x: F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)),
     ]
+
+
+def calls(torch):
+    """Functions without gradients, ready to be called."""
+    nn = torch.nn
+
+    def of(f, dtype, *shapes):
+        inputs = [(torch.randn(s) * 100).to(dtype) for s in shapes]
+        return lambda: f(*inputs)
+
+    def block(i, o):
+        return [nn.Conv2d(i, o, 3, padding=1), nn.BatchNorm2d(o), nn.ReLU(), nn.MaxPool2d(2)]
+
+    net = nn.Sequential(*block(3, 32), *block(32, 64), *block(64, 64), nn.Flatten(), nn.Linear(1024, 10)).eval()
+    square, f64, i32, f32 = [1024, 1024], torch.float64, torch.int32, torch.float32
+    return [
+        of(torch.matmul, f64, [256, 256], [256, 256]), of(torch.mul, f64, square, square),
+        of(lambda x: x.sum(1), f64, square), of(torch.add, i32, square, square),
+        of(lambda x: x.amax(1), i32, square), of(lambda x: x.amax(1), f32, [100000, 3]),
+        of(lambda x: x.to(f32), i32, square), of(lambda x: x.permute(0, 2, 1).contiguous(), f32, [16, 128, 784]),
+        of(lambda x: x.t().contiguous(), f32, square), of(net, f32, [32, 3, 32, 32]),
+    ]
+
+
+def measure(call, seconds):
+    call()
+    least, stop = float("inf"), time.process_time() + seconds
+    while time.process_time() < stop:
+        begun = time.process_time()
+        call()
+        least = min(least, time.process_time() - begun)
+    print("%.0f" % (least * 1e6))
 
 
 def peer(seconds):
@@ -49,15 +83,16 @@ def peer(seconds):
     for shapes, f in cases(torch):
         inputs = [torch.randn(s, requires_grad=True) for s in shapes]
         weight = torch.randn_like(f(*inputs))
-        (f(*inputs) * weight).sum().backward()
-        least, stop = float("inf"), time.process_time() + seconds
-        while time.process_time() < stop:
-            begun = time.process_time()
+
+        def both():
             for x in inputs:
                 x.grad = None
             (f(*inputs) * weight).sum().backward()
-            least = min(least, time.process_time() - begun)
-        print("%.0f" % (least * 1e6))
+
+        measure(both, seconds)
+    with torch.no_grad():
+        for call in calls(torch):
+            measure(call, seconds)
 
 
 def main():
@@ -79,7 +114,7 @@ def main():
         names = [name for name, _ in found]
         ours.append([float(us) for _, us in found])
         theirs.append([float(us) for us in lines([sys.executable, __file__, "--peer", seconds])])
-    print("| operator, with gradients | mslua, us | PyTorch, us | ratio |\n| --- | --- | --- | --- |")
+    print("| operator, with gradients unless it says so | mslua, us | PyTorch, us | ratio |\n| --- | --- | --- | --- |")
     for i, name in enumerate(names):
         a, b = (statistics.median(run[i] for run in runs) for runs in (ours, theirs))
         print("| %s | %.0f | %.0f | %.2f |" % (name, a, b, b / a))
