@@ -16,8 +16,8 @@ local M = {}
 --- epochs, loss (after a step), losses (of each of several steps, by its name), lr, folder (of the run), metrics (after
 --- an evaluation), and stop(). stop() in on_train_step_end or on_train_epoch_end ends training there. In
 --- on_train_epoch_begin it ends training after the first step, in on_train_step_begin before the step, but after the
---- first one of an epoch. Ranks that train together
---- stop after the same step when one of them calls it; on the others on_train_step_begin may be called once more.
+--- first one of an epoch. Ranks that train together stop after the same step when one of them calls it; on the others
+--- on_train_step_begin may be called once more.
 ---@class mslua.Callback
 local Callback = class.Object:extend "Callback"
 Callback.__index = Callback
