@@ -33,12 +33,16 @@ void LossScaleHook::AtEnd(const TrainState&, const Status&) {
 }
 
 void LossScaleHook::SaveCounters(Counters* counters) const {
+  (*counters)["loss_scale.steps"] = static_cast<double>(steps_);
+  (*counters)["loss_scale.skipped"] = static_cast<double>(skipped_);
   if (!dynamic_) return;
   (*counters)["loss_scale.value"] = scale_;
   (*counters)["loss_scale.good"] = static_cast<double>(good_);
 }
 
 void LossScaleHook::RestoreCounters(const Counters& counters) {
+  steps_ = static_cast<int64_t>(CounterOf(counters, "loss_scale.steps", 0));
+  skipped_ = static_cast<int64_t>(CounterOf(counters, "loss_scale.skipped", 0));
   if (!dynamic_) return;
   scale_ = CounterOf(counters, "loss_scale.value", scale_);
   good_ = static_cast<int64_t>(CounterOf(counters, "loss_scale.good", 0));

@@ -15,7 +15,7 @@ class LossScaleHook : public TrainHook {
 
   int64_t NextStep(const TrainState& s) override { return seen_ == s.step ? s.step + 1 : s.step; }
   Status AtStep(const TrainState& s) override;
-  // Says so where most steps of this process were skipped.
+  // Says so where most steps of the training were skipped.
   void AtEnd(const TrainState&, const Status&) override;
   void SaveCounters(Counters* counters) const override;
   void RestoreCounters(const Counters& counters) override;
@@ -28,7 +28,7 @@ class LossScaleHook : public TrainHook {
   const int64_t window_;
   const bool dynamic_;
   int64_t good_ = 0, seen_ = 0;
-  int64_t steps_ = 0, skipped_ = 0;  // of this process
+  int64_t steps_ = 0, skipped_ = 0;  // of the training, with those before it was resumed
 };
 
 }  // namespace mslua

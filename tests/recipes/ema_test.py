@@ -174,6 +174,8 @@ check(len(evaluated(output)) == 3, output)
 
 output = train("skips", "scale=3e38")
 check("loss scale: 32 of 32 steps updated nothing: their gradients were infinite or NaN" in output, output)
+output = run("train", "r.lua", "--out", "skips", "--resume", "scale=3e38", "train.epochs=5")
+check("loss scale: 40 of 40 steps updated nothing" in output, output)
 
 output = run("train", "r.lua", "--out", "bad", "train.ema=1", code=2)
 check("ema: expected a number, above 0 and below 1, got 1" in output, output)
