@@ -41,9 +41,9 @@ class Fd {
 // short enough for sockets (53 bytes), which does not belong to another user, and which is there or can be made.
 // PermissionDenied: there is none.
 StatusOr<std::string> SocketRoot();
-// The folder for the sockets of `job` (letters, digits, '-', '_') in SocketRoot(), made when missing, with mode
-// 0700; PermissionDenied when
-// one belongs to another user, is open to others or is a symbolic link.
+// The folder for the sockets of `job` (letters, digits, '-', '_') in SocketRoot(), made when missing, with mode 0700.
+// Other processes remove it unless a process holds it: use MakeHeldFolder() of stale_folders.h, or a MeetingFolder.
+// PermissionDenied: one of the two folders belongs to another user, is open to others or is a symbolic link.
 StatusOr<std::string> MakeSocketFolder(absl::string_view job);
 // Takes away this host's folder of a job that is over, with the sockets in it: ranks that were killed while they met
 // leave theirs. Nothing where there is none.

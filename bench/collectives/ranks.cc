@@ -19,7 +19,9 @@
 #include "collectives/backends/native/native.h"
 #include "core/base/clock.h"
 #include "gflags/gflags.h"
+#include "rendezvous/local_meeting.h"
 #include "rendezvous/socket.h"
+#include "rendezvous/stale_folders.h"
 #include "rendezvous/tls/tls.h"
 
 DEFINE_int32(ranks, 2, "number of ranks, from 1 to 64");
@@ -144,7 +146,9 @@ int Main(int argc, char** argv) {
     RunRank(atoi(rank), n, getenv("BENCH_FOLDER"), FLAGS_seconds, FLAGS_op, atoi(getenv("BENCH_PORT")));
     return 0;
   }
-  auto folder = MakeSocketFolder(absl::StrCat("bench-", getpid()));
+  const auto name = NewMeetingName();
+  Check(name.status());
+  const auto folder = MakeHeldFolder(*name);
   Check(folder.status());
   setenv("BENCH_FOLDER", folder->c_str(), 1);
   // Below the ports that the system gives to those who connect.
