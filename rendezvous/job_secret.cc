@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/atomic_file.h"
 #include "core/base/authentication.h"
 #include "rendezvous/socket.h"
 
@@ -29,16 +30,10 @@ StatusOr<std::string> NewJobSecret() {
 
 Status WriteJobSecret(const std::string& path, const std::string& secret) {
   const std::string text = absl::StrCat(secret, "\n");
-  // A reader sees the whole content or nothing.
-  const std::string temporary = absl::StrCat(path, ".tmp-", getpid());
-  const Fd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  const bool written = fd && write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-                       fchmod(fd.get(), 0600) == 0 && link(temporary.c_str(), path.c_str()) == 0;
-  const int error = errno;
-  if (fd) unlink(temporary.c_str());
-  if (written) return absl::OkStatus();
-  if (error == EEXIST && fd) return absl::AlreadyExistsError(Name(path));
-  return absl::UnavailableError(absl::StrCat(Name(path), ": cannot be made: ", strerror(error)));
+  ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(path, 0600));
+  RETURN_IF_ERROR(file->Write(text.data(), text.size()));
+  const Status made = file->CommitNew();
+  return absl::IsAlreadyExists(made) ? absl::AlreadyExistsError(Name(path)) : made;
 }
 
 StatusOr<std::string> ReadJobSecret(const std::string& path) {

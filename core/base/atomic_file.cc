@@ -67,7 +67,7 @@ bool IsInPlace(const std::string& path) {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string& path) {
+StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string& path, std::optional<mode_t> mode) {
   if (IsInPlace(path)) {
     const int fd = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
     if (fd < 0) return WriteError("cannot write", path);
@@ -75,10 +75,14 @@ StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string& path
   }
   while (true) {
     const std::string beside = NameBeside(path);
-    const int fd = open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0 && errno == EEXIST) continue;  // left by an earlier process of this pid
+    const int fd = open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode.value_or(0666));
+    if (fd < 0 && errno == EEXIST) continue;  // a process of this pid left it, or one of another container has it
     if (fd < 0) return WriteError("cannot write", path);
-    if (LockNew(beside, fd)) return std::unique_ptr<AtomicFile>(new AtomicFile(path, beside, fd));
+    if (LockNew(beside, fd)) {
+      std::unique_ptr<AtomicFile> file(new AtomicFile(path, beside, fd));
+      if (mode.has_value() && fchmod(fd, *mode) != 0) return WriteError("cannot write", path);
+      return file;
+    }
     close(fd);
   }
 }
@@ -115,6 +119,17 @@ Status AtomicFile::Commit() {
   if (fsync(fd_) != 0) return WriteError("cannot write", path_);
   if (rename(beside_.c_str(), path_.c_str()) != 0) return WriteError("cannot write", path_);
   committed_ = true;
+  return SyncFolder(ParentOf(path_));
+}
+
+Status AtomicFile::CommitNew() {
+  if (beside_.empty())
+    return absl::AlreadyExistsError(absl::StrCat("cannot make ", path_, ": a device or a pipe is there"));
+  if (fsync(fd_) != 0) return WriteError("cannot write", path_);
+  if (link(beside_.c_str(), path_.c_str()) != 0) {
+    if (errno == EEXIST) return absl::AlreadyExistsError(absl::StrCat("cannot make ", path_, ": it is there"));
+    return WriteError("cannot write", path_);
+  }
   return SyncFolder(ParentOf(path_));
 }
 

@@ -5,8 +5,11 @@
 // what a killed writer left behind can be told from a write under way: see RemoveLeftovers().
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -18,8 +21,9 @@ namespace mslua {
 class AtomicFile {
  public:
   // Opens a temporary file beside `path`, whose folder must exist. A device or a pipe at `path` is opened itself: what
-  // is written goes there at once, and it stays what it is.
-  static StatusOr<std::unique_ptr<AtomicFile>> Create(const std::string& path);
+  // is written goes there at once, and it stays what it is. The file gets the permissions `mode`, or what the umask
+  // leaves of 0666.
+  static StatusOr<std::unique_ptr<AtomicFile>> Create(const std::string& path, std::optional<mode_t> mode = {});
   ~AtomicFile();  // removes the temporary file unless Commit() has succeeded
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -30,6 +34,8 @@ class AtomicFile {
   // Puts the file in the place of whatever was at `path`. On an error `path` is as it was, unless the folder could not
   // be synced: then the new file is there, but a crash of the host may bring back the old one.
   Status Commit();
+  // The same, but AlreadyExists where something is at `path`, which then stays.
+  Status CommitNew();
 
  private:
   AtomicFile(std::string path, std::string beside, int fd)

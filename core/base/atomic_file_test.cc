@@ -51,6 +51,28 @@ TEST_F(AtomicFileTest, WritesAndReplaces) {
   EXPECT_EQ(Entries(), 1);
 }
 
+TEST_F(AtomicFileTest, CommitNewReplacesNothing) {
+  const auto put = [&](const std::string& text) {
+    const auto file = AtomicFile::Create(At("a"));
+    EXPECT_TRUE(file.ok() && (*file)->Write(text.data(), text.size()).ok());
+    return (*file)->CommitNew();
+  };
+  EXPECT_TRUE(put("one").ok());
+  EXPECT_EQ(put("two").code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(Contents(At("a")), "one");
+  EXPECT_EQ(Entries(), 1);
+}
+
+TEST_F(AtomicFileTest, AFileGetsTheModeThatIsWanted) {
+  const mode_t before = umask(077);
+  ASSERT_TRUE((*AtomicFile::Create(At("open"), 0644))->Commit().ok());
+  umask(0);
+  ASSERT_TRUE((*AtomicFile::Create(At("closed"), 0600))->Commit().ok());
+  umask(before);
+  EXPECT_EQ(static_cast<int>(fs::status(At("open")).permissions()), 0644);
+  EXPECT_EQ(static_cast<int>(fs::status(At("closed")).permissions()), 0600);
+}
+
 TEST_F(AtomicFileTest, ErrorsNameTheFileThatIsWanted) {
   const Status file = WriteFileAtomically(At("none/a"), "one");
   EXPECT_THAT(std::string(file.message()), HasSubstr("cannot write " + At("none/a") + ": No such file")) << file;

@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "core/base/atomic_file.h"
 #include "core/base/exit_code.h"
 #include "core/base/folder.h"
 #include "core/base/hash.h"
@@ -217,22 +218,16 @@ class FolderCache : public CacheReader {
         return absl::FailedPreconditionError(absl::StrCat("cache: the folder '", folder_, "' has other files, such as ",
                                                           name, ": give an empty folder"));
     }
-    const std::string beside = absl::StrCat(path, ".", getpid());
-    const int fd = open(beside.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) return CannotDo("write", beside);
+    ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(path));
+    std::string empty(MappedBytes(), 0);
     IndexHeader header{};
     std::memcpy(header.magic, kMagic, sizeof(header.magic));
     header.samples = static_cast<uint64_t>(size_);
     std::memcpy(header.identity, identity.data(), sizeof(header.identity));
-    const int failed = posix_fallocate(fd, 0, static_cast<off_t>(MappedBytes()));
-    if (failed != 0) errno = failed;
-    const bool written = failed == 0 && pwrite(fd, &header, sizeof(header), 0) == sizeof(header);
-    const Status status = written ? absl::OkStatus() : CannotDo("write", beside);
-    close(fd);
-    const bool linked = status.ok() && (link(beside.c_str(), path.c_str()) == 0 || errno == EEXIST);
-    const Status made = !status.ok() || linked ? status : CannotDo("write", path);
-    unlink(beside.c_str());
-    return made;
+    std::memcpy(empty.data(), &header, sizeof(header));
+    RETURN_IF_ERROR(file->Write(empty.data(), empty.size()));
+    const Status made = file->CommitNew();
+    return absl::IsAlreadyExists(made) ? absl::OkStatus() : made;
   }
 
   Status MapIndex(const std::string& path, const std::string& identity) {

@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/rand.h>
@@ -19,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "core/base/atomic_file.h"
 #include "core/base/exit_code.h"
 #include "rendezvous/tls/credentials.h"
 #include "rendezvous/tls/material.h"
@@ -53,25 +53,11 @@ Status CannotWrite(const std::string& path) {
   return WithExitCode(absl::UnavailableError(absl::StrCat(path, ": ", strerror(errno))), kExitStorage);
 }
 
-bool WriteAll(int fd, absl::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno != EINTR) return false;
-    if (written > 0) bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return true;
-}
-
 // A file that is there whole or not at all.
 Status WriteWhole(const std::string& path, absl::string_view bytes, mode_t mode) {
-  const std::string temporary = absl::StrCat(path, ".tmp-", getpid());
-  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
-  const bool written = fd >= 0 && WriteAll(fd, bytes) && fchmod(fd, mode) == 0 && fsync(fd) == 0 &&
-                       rename(temporary.c_str(), path.c_str()) == 0;
-  const Status status = written ? absl::OkStatus() : CannotWrite(path);
-  if (fd >= 0) close(fd);
-  if (fd >= 0 && !written) unlink(temporary.c_str());
-  return status;
+  ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(path, mode));
+  RETURN_IF_ERROR(file->Write(bytes.data(), bytes.size()));
+  return file->Commit();
 }
 
 template <class Write>
