@@ -1,5 +1,6 @@
 #include "lua/allocator.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -36,10 +37,9 @@ TensorAllocator::Bin& TensorAllocator::BinOf(int64_t size) {
 
 std::shared_ptr<void> TensorAllocator::Allocate(int64_t bytes) {
   const int64_t size = SizeClass(bytes);
-  since_pressure_ += size;
-  if (since_pressure_ >= kPressure && pressure_) {
-    since_pressure_ = 0;
+  if (live_ + size - after_pressure_ >= kPressure && pressure_) {
     pressure_();
+    after_pressure_ = live_;
   }
   Bin& bin = BinOf(size);
   void* block = nullptr;
@@ -57,6 +57,7 @@ std::shared_ptr<void> TensorAllocator::Allocate(int64_t bytes) {
 
 void TensorAllocator::Free(void* block, int64_t size) {
   live_ -= size;
+  after_pressure_ = std::min(after_pressure_, live_);
   if (kept_ + size > kKept) {
     std::free(block);
     return;

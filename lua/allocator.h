@@ -12,7 +12,7 @@ class TensorAllocator : public std::enable_shared_from_this<TensorAllocator> {
  public:
   // Bytes that free blocks may hold before they go back to the system.
   static constexpr int64_t kKept = int64_t{256} << 20;
-  // `pressure` is called before an allocation, each time that this many bytes have been handed out.
+  // `pressure` is called before an allocation, each time that so many more bytes are in use.
   static constexpr int64_t kPressure = int64_t{64} << 20;
 
   ~TensorAllocator();
@@ -33,7 +33,8 @@ class TensorAllocator : public std::enable_shared_from_this<TensorAllocator> {
   void Free(void* block, int64_t size);
 
   std::vector<Bin> bins_;  // few sizes: powers of two and their halves between
-  int64_t live_ = 0, kept_ = 0, since_pressure_ = 0;
+  int64_t live_ = 0, kept_ = 0;
+  int64_t after_pressure_ = 0;  // live bytes after the last call of `pressure_`, or the fewest since
   std::function<void()> pressure_;
 };
 
