@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/exit_code.h"
 #include "lua/open_session.h"
 #include "lua/testing/evaluate.h"
@@ -293,6 +294,36 @@ TEST_F(SessionTest, MemoryIsReturned) {
   // 1 GB of tensors passes through; the collector keeps up.
   EXPECT_EQ(Eval("for i = 1, 64 do local t = core.zeros({1024, 1024, 4}) end return 'done'"), "done");
   EXPECT_LT(session_->allocator().live_bytes(), int64_t{400} << 20);
+}
+
+TEST_F(SessionTest, FreedTensorsCauseNoCollection) {
+  EXPECT_EQ(Eval(R"(
+    local collected = setmetatable({}, {__mode = 'v'})
+    collectgarbage 'stop'
+    collected[1] = {}
+    for i = 1, 64 do core.zeros({1024, 1024}):free() end
+    local after_freed = collected[1] == nil
+    for i = 1, 64 do core.zeros({1024, 1024}) end
+    collectgarbage 'restart'
+    return tostring(after_freed) .. ' ' .. tostring(collected[1] == nil))"),
+            "false true");
+}
+
+TEST_F(SessionTest, TensorsOfOneNumberHoldIt) {
+  for (const char* dtype : {"float32", "float16", "bfloat16", "float64", "int32", "uint8"}) {
+    EXPECT_EQ(Eval(absl::StrCat("for _, n in ipairs {1, 2047, 2048, 2049, 6000} do for _, v in ipairs {0, 3} do ",
+                                "local list = core.full({n}, v, '", dtype, "'):totable() for i = 1, n do ",
+                                "if list[i] ~= v then return n .. ' ' .. i end end end end return 'equal'")),
+              "equal");
+  }
+}
+
+TEST_F(SessionTest, ListsKeepWhatFloat32CannotHold) {
+  EXPECT_EQ(Eval("return tostring(core.tensor {0.5, 16777216, -3, 2 ^ 24 + 2, 0 / 0, -1 / 0})"),
+            Eval("return tostring(core.tensor({0.5, 16777216, -3, 2 ^ 24 + 2, 0 / 0, -1 / 0}, 'float32'))"));
+  EXPECT_EQ(Eval("return core.tensor {1, 2, 16777217}"),
+            "Tensor: the number 16777217 would be rounded to 16777216 by float32, the default: give a "
+            "dtype, such as \"int32\"");
 }
 
 // Lua's own way to free an object, called by hand: on each kind twice, and on what is none of its kind.

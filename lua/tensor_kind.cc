@@ -16,11 +16,16 @@ namespace {
 StatusOr<Tensor> Filled(Session& session, const TensorType& type, double value) {
   RETURN_IF_ERROR(CheckHolds(type.dtype, value));
   ASSIGN_OR_RETURN(Tensor t, NewTensor(session.allocator(), type));
-  const int64_t n = type.elements(), size = SizeOf(type.dtype);
-  auto* bytes = static_cast<char*>(t.data.get());
-  if (n > 0) StoreDouble(type.dtype, bytes, 0, value);
-  for (int64_t done = 1; done < n; done *= 2)
-    std::memcpy(bytes + done * size, bytes, static_cast<size_t>(std::min(done, n - done) * size));
+  auto* const bytes = static_cast<char*>(t.data.get());
+  if (value == 0 && !std::signbit(value)) {
+    std::memset(bytes, 0, static_cast<size_t>(type.bytes()));
+    return t;
+  }
+  constexpr int64_t kBlock = 2048;  // elements that stay in the first cache
+  const int64_t n = type.elements(), size = SizeOf(type.dtype), first = std::min(n, kBlock);
+  for (int64_t i = 0; i < first; ++i) StoreDouble(type.dtype, bytes, i, value);
+  for (int64_t done = first; done < n; done += kBlock)
+    std::memcpy(bytes + done * size, bytes, static_cast<size_t>(std::min(kBlock, n - done) * size));
   return t;
 }
 

@@ -1,6 +1,7 @@
 #include "lua/tensor_lua.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -34,6 +35,8 @@ Status ListShape(lua_State* L, int index, absl::string_view what, Shape* shape, 
   return absl::OkStatus();
 }
 
+constexpr double kWholeInF32 = 1 << 24;  // float32 holds all whole numbers up to it
+
 // `typed`: the user has said which type they have.
 Status ListValues(lua_State* L, int index, absl::string_view what, size_t depth, bool typed, const Tensor& out,
                   int64_t* next) {
@@ -60,8 +63,20 @@ Status ListValues(lua_State* L, int index, absl::string_view what, size_t depth,
   }
   index = AbsoluteIndex(L, index);
   RETURN_IF_ERROR(CheckList(L, index, what));
+  auto* const floats = depth + 1 == out.type.shape.size() && out.type.dtype == DType::kF32
+                           ? static_cast<float*>(out.data.get())
+                           : nullptr;
   for (int64_t i = 1; i <= want; ++i) {
     lua_rawgeti(L, index, static_cast<int>(i));
+    // Most lists: the rest is for what float32 rounds, and for other types.
+    if (floats != nullptr && lua_type(L, -1) == LUA_TNUMBER) {
+      const double v = lua_tonumber(L, -1);
+      if (typed || v != std::trunc(v) || std::fabs(v) <= kWholeInF32) {
+        floats[(*next)++] = static_cast<float>(v);
+        lua_pop(L, 1);
+        continue;
+      }
+    }
     const Status s = ListValues(L, -1, what, depth + 1, typed, out, next);
     lua_pop(L, 1);
     RETURN_IF_ERROR(s);

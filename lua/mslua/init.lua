@@ -100,7 +100,8 @@ local bind_tensor = args.signature("Tensor", {
 ---@return Tensor
 function ms.Tensor(...)
   local input, n = ..., select("#", ...)
-  if n == 1 and args.is_list(input) then return core.tensor(input) end
+  -- A table of more than the three arguments is a list, which core.tensor checks.
+  if n == 1 and type(input) == "table" and (#input > 3 or args.is_list(input)) then return core.tensor(input) end
   local dtype, shape = select(2, ...)
   -- A last {} is the shape of a single number, not a table of named values.
   local a = n == 3 and args.is_list(shape) and bind_tensor(input, dtype, { shape = shape }) or bind_tensor(...)
