@@ -3,6 +3,7 @@ local args = require "mslua.args"
 local axis_part = require "mslua.axis_part"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
+local fused = require "mslua.fused"
 local Shape = require "mslua.shape"
 
 local x = { "x", "operand", required = true, doc = "the tensor" }
@@ -381,14 +382,17 @@ return function(ops)
     { "weight", "operand|number", required = true, doc = "the way from input to end_" },
   })
 
-  --- input + weight (end_ - input); exactly end_ where weight is 1. (input, end_, weight)
-  function ops.lerp(...)
-    local a = bind_lerp(...)
-    local from, to, weight = a.input, a.end_, a.weight
+  local lerp = fused(function(from, to, weight)
     local step = to - from
     local near, far = from + step * weight, to - step * (1 - weight)
     if type(weight) == "number" then return weight < 0.5 and near or far end
     return (ops.select(ops.broadcast_to(ops.less(weight, 0.5), near.shape), near, far))
+  end)
+
+  --- input + weight (end_ - input); exactly end_ where weight is 1. (input, end_, weight)
+  function ops.lerp(...)
+    local a = bind_lerp(...)
+    return lerp(a.input, a.end_, a.weight)
   end
 
   -- The largest finite number of each type.
@@ -401,14 +405,18 @@ return function(ops)
     { "neginf", "number", doc = "the number in the place of -inf; default: the least one of the type" },
   })
 
+  local nan_to_num = fused(function(t, nan, least, most)
+    local y = ops.select(ops.equal(t, math.huge), most, t)
+    y = ops.select(ops.equal(t, -math.huge), least, y)
+    return (ops.select(ops.equal(t, t), y, nan))
+  end)
+
   --- x with numbers in the places of NaN and infinities, whose gradient is 0. (x, nan = 0, posinf, neginf)
   function ops.nan_to_num(...)
     local a = bind_nan_to_num(...)
     local most = largest[a.x.dtype]
     if not most then return a.x end
-    local y = ops.select(ops.equal(a.x, math.huge), a.posinf or most, a.x)
-    y = ops.select(ops.equal(a.x, -math.huge), a.neginf or -most, y)
-    return (ops.select(ops.equal(a.x, a.x), y, a.nan))
+    return nan_to_num(a.x, a.nan, a.neginf or -most, a.posinf or most)
   end
 
   local function product_fields(left, right)

@@ -3,6 +3,7 @@ local args = require "mslua.args"
 local core = require "mslua.core"
 local dtypes = require "mslua.dtypes"
 local errors = require "mslua.errors"
+local fused = require "mslua.fused"
 
 local x = { "x", "operand", required = true, doc = "the tensor" }
 local dtype = { "dtype", "string", choices = errors.names(dtypes), doc = "the type of the result; default: that of x" }
@@ -50,19 +51,17 @@ return function(ops)
 
   local bind_trunc = args.signature("trunc", { x })
 
+  local trunc = fused(function(t) return ops.sign(t) * ops.floor(ops.abs(t)) end)
+
   --- x without its digits after the dot; the gradient is 0. (x)
-  function ops.trunc(...)
-    local a = bind_trunc(...)
-    return ops.sign(a.x) * ops.floor(ops.abs(a.x))
-  end
+  function ops.trunc(...) return trunc(bind_trunc(...).x) end
 
   local bind_frac = args.signature("frac", { x })
 
+  local frac = fused(function(t) return t - ops.trunc(t) end)
+
   --- x - trunc(x), which has the sign of x. (x)
-  function ops.frac(...)
-    local a = bind_frac(...)
-    return a.x - ops.trunc(a.x)
-  end
+  function ops.frac(...) return frac(bind_frac(...).x) end
 
   -- The reduction of x ~= 0 by an operator of integers, which gives the least or the largest integer for no elements.
   local function reduce_truth(reduce, a)
@@ -129,37 +128,49 @@ return function(ops)
 
   local bind_logaddexp = two "logaddexp"
 
-  --- log(exp(x1) + exp(x2)), exact where exp overflows or is 0. (x1, x2)
-  function ops.logaddexp(...)
-    local a = bind_logaddexp(...)
-    local most, least = in_order(a.x1, a.x2)
+  local logaddexp = fused(function(x1, x2)
+    local most, least = in_order(x1, x2)
     -- Of two equal infinities the difference is NaN.
     local infinite = ops.logical_and(ops.equal(most, least), ops.equal(ops.abs(most), math.huge))
     return (ops.select(infinite, most, most + ops.softplus(ops.select(infinite, 0, least - most))))
+  end)
+
+  --- log(exp(x1) + exp(x2)), exact where exp overflows or is 0. (x1, x2)
+  function ops.logaddexp(...)
+    local a = bind_logaddexp(...)
+    return logaddexp(a.x1, a.x2)
   end
 
   local bind_xlogy = two "xlogy"
 
+  local xlogy = fused(function(x1, x2)
+    -- Where x2 is positive and finite the product is 0, and has the gradient log(x2).
+    local plain = ops.logical_and(ops.greater(x2, 0), ops.less(x2, math.huge))
+    local zero = ops.logical_and(ops.equal(x1, 0), ops.logical_and(ops.equal(x2, x2), ops.logical_not(plain)))
+    return (ops.select(zero, 0, x1 * ops.log(ops.select(zero, 1, x2))))
+  end)
+
   --- x1 log(x2), 0 where x1 is 0 and x2 is a number. (x1, x2)
   function ops.xlogy(...)
     local a = bind_xlogy(...)
-    -- Where x2 is positive and finite the product is 0, and has the gradient log(x2).
-    local plain = ops.logical_and(ops.greater(a.x2, 0), ops.less(a.x2, math.huge))
-    local zero = ops.logical_and(ops.equal(a.x1, 0), ops.logical_and(ops.equal(a.x2, a.x2), ops.logical_not(plain)))
-    return (ops.select(zero, 0, a.x1 * ops.log(ops.select(zero, 1, a.x2))))
+    return xlogy(a.x1, a.x2)
   end
 
   local bind_hypot = two "hypot"
 
-  --- sqrt(x1^2 + x2^2), exact where the squares overflow or are 0; the gradient where both are 0 is 0. (x1, x2)
-  function ops.hypot(...)
-    local a = bind_hypot(...)
-    local most, least = in_order(ops.abs(a.x1), ops.abs(a.x2))
+  local hypot = fused(function(x1, x2)
+    local most, least = in_order(ops.abs(x1), ops.abs(x2))
     -- Where there is no quotient, or it is that of infinities.
     local plain = ops.logical_or(ops.equal(most, 0), ops.equal(most, math.huge))
     local ratio = ops.select(plain, 0, least / ops.select(plain, 1, most))
     local nan = ops.logical_or(ops.not_equal(most, most), ops.not_equal(least, least))
     return (ops.select(nan, 0 / 0, most * ops.sqrt(ratio * ratio + 1)))
+  end)
+
+  --- sqrt(x1^2 + x2^2), exact where the squares overflow or are 0; the gradient where both are 0 is 0. (x1, x2)
+  function ops.hypot(...)
+    local a = bind_hypot(...)
+    return hypot(a.x1, a.x2)
   end
 
   local bind_close = args.signature("isclose", {
@@ -170,15 +181,19 @@ return function(ops)
     { "equal_nan", "boolean", false, doc = "true: two NaN are close" },
   })
 
+  local isclose = fused(function(x1, x2, rtol, atol, equal_nan)
+    local near = ops.less_equal(ops.abs(x1 - x2), ops.abs(x2) * rtol + atol)
+    near = ops.logical_and(near, ops.less(ops.abs(x2), math.huge))
+    near = ops.logical_or(near, ops.equal(x1, x2))
+    if not equal_nan then return near end
+    return (ops.logical_or(near, ops.logical_and(ops.not_equal(x1, x1), ops.not_equal(x2, x2))))
+  end)
+
   --- bool: whether abs(x1 - x2) <= atol + rtol abs(x2); equal infinities are close. (x1, x2, rtol = 1e-5, atol = 1e-8,
   --- equal_nan = false)
   function ops.isclose(...)
     local a = bind_close(...)
-    local near = ops.less_equal(ops.abs(a.x1 - a.x2), ops.abs(a.x2) * a.rtol + a.atol)
-    near = ops.logical_and(near, ops.less(ops.abs(a.x2), math.huge))
-    near = ops.logical_or(near, ops.equal(a.x1, a.x2))
-    if not a.equal_nan then return near end
-    return (ops.logical_or(near, ops.logical_and(ops.not_equal(a.x1, a.x1), ops.not_equal(a.x2, a.x2))))
+    return isclose(a.x1, a.x2, a.rtol, a.atol, a.equal_nan)
   end
 
   local bind_cross = args.signature("cross", {

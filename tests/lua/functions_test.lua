@@ -383,4 +383,43 @@ check.case("shape and square need a tensor", function()
   check.fails_here("square: expected a tensor, got nil", function() ops.square() end)
 end)
 
+-- Large tensors go through one compiled graph, their pieces through one operator after the other.
+check.case("functions of large tensors give what they give for pieces", function()
+  local rows, columns = 3, 2 ^ 17
+  local inf, nan = math.huge, 0 / 0
+  local edges = ms.Tensor({ { 0, -0.5, 0.5, 1, -1, inf, -inf, nan, 1e38, -1e38 } }, ms.float32)
+  local function with_edges(t)
+    return ops.concat({ ops.tile(edges, { rows, 1 }), t[{ {}, { 11, columns } }] }, 2)
+  end
+  local x, y = with_edges(ms.randn { rows, columns }), with_edges(ops.roll(ms.randn { rows, columns }, { 3 }, { 2 }))
+  local one = ms.Tensor({ 0.3 }, ms.float32)
+  local cases = {
+    leaky_relu = function(a) return ops.leaky_relu(a, 0.01) end, elu = function(a) return ops.elu(a, 1.5) end,
+    selu = ops.selu, celu = function(a) return ops.celu(a, 2) end, logsigmoid = ops.logsigmoid,
+    softsign = ops.softsign, prelu = function(a) return ops.prelu(a, one) end,
+    hardshrink = ops.hardshrink, softshrink = ops.softshrink, trunc = ops.trunc, frac = ops.frac,
+    nan_to_num = ops.nan_to_num, logaddexp = { ops.logaddexp }, xlogy = { ops.xlogy }, hypot = { ops.hypot },
+    isclose = { function(a, b) return ops.isclose(a, b, { rtol = 0.5, equal_nan = true }) end },
+    lerp = { function(a, b) return ops.lerp(a, b, 0.3) end },
+    lerp_by_tensor = { function(a, b) return ops.lerp(a, b, ops.sigmoid(b)) end },
+  }
+  for name, f in pairs(cases) do
+    local arguments, call = type(f) == "table" and { x, y } or { x }, type(f) == "table" and f[1] or f
+    local whole = ops.cast(call(unpack(arguments)), ms.float64)
+    for row = 1, rows do
+      local parts = {}
+      for piece = 1, 4 do  -- each too small to be compiled
+        local cut = { { row, row }, { (piece - 1) * columns / 4 + 1, piece * columns / 4 } }
+        local inputs = {}
+        for i, t in ipairs(arguments) do inputs[i] = t[cut] end
+        parts[piece] = ops.cast(call(unpack(inputs)), ms.float64)
+      end
+      local want, got = ops.concat(parts, 2), whole[{ { row, row }, {} }]
+      local near = ops.less_equal(ops.abs(got - want), ops.abs(want) * 1e-6 + 1e-6)  -- the graph rounds less
+      local equal = ops.isclose(got, want, { rtol = 0, atol = 0, equal_nan = true })
+      check.equal({ name, ops.all(ops.logical_or(near, equal)):item() }, { name, true })
+    end
+  end
+end)
+
 check.done()
