@@ -75,6 +75,14 @@ local calls = {
   { "int32 to float32 [1024,1024]", of(function(x) return ops.cast(x, "float32") end, "int32", { 1024, 1024 }) },
   { "transpose [16,128,784]", of(function(x) return ops.transpose(x, { 1, 3, 2 }) end, "float32", { 16, 128, 784 }) },
   { "transpose [1024,1024]", of(function(x) return ops.transpose(x, { 2, 1 }) end, "float32", { 1024, 1024 }) },
+  { "leaky_relu [1024,1024]", of(function(x) return ops.leaky_relu(x, 0.01) end, "float32", { 1024, 1024 }) },
+  { "lerp [1024,1024]", of(function(x, y) return ops.lerp(x, y, 0.3) end, "float32", { 1024, 1024 }, { 1024, 1024 }) },
+  { "zeros [1024,1024]", function() return function() return ms.zeros { 1024, 1024 } end end },
+  { "tensor of a list of 1,000,000 numbers", function()
+    local list = {}
+    for i = 1, 1000000 do list[i] = i * 0.37 end
+    return function() return ms.Tensor(list) end
+  end },
   { "predict, 3 convolutions, batch 32", function()
     local model = ms.Model(nn.SequentialCell { block(3, 32), block(32, 64), block(64, 64), nn.Flatten(),
       nn.Dense(1024, 10) })

@@ -56,13 +56,17 @@ def calls(torch):
         return [nn.Conv2d(i, o, 3, padding=1), nn.BatchNorm2d(o), nn.ReLU(), nn.MaxPool2d(2)]
 
     net = nn.Sequential(*block(3, 32), *block(32, 64), *block(64, 64), nn.Flatten(), nn.Linear(1024, 10)).eval()
+    numbers = [i * 0.37 for i in range(1, 1000001)]
     square, f64, i32, f32 = [1024, 1024], torch.float64, torch.int32, torch.float32
     return [
         of(torch.matmul, f64, [256, 256], [256, 256]), of(torch.mul, f64, square, square),
         of(lambda x: x.sum(1), f64, square), of(torch.add, i32, square, square),
         of(lambda x: x.amax(1), i32, square), of(lambda x: x.amax(1), f32, [100000, 3]),
         of(lambda x: x.to(f32), i32, square), of(lambda x: x.permute(0, 2, 1).contiguous(), f32, [16, 128, 784]),
-        of(lambda x: x.t().contiguous(), f32, square), of(net, f32, [32, 3, 32, 32]),
+        of(lambda x: x.t().contiguous(), f32, square),
+        of(lambda x: nn.functional.leaky_relu(x, 0.01), f32, square),
+        of(lambda x, y: torch.lerp(x, y, 0.3), f32, square, square), lambda: torch.zeros(1024, 1024),
+        lambda: torch.tensor(numbers), of(net, f32, [32, 3, 32, 32]),
     ]
 
 
