@@ -73,6 +73,7 @@ local calls = {
   { "max along rows [1024,1024], int32", of(function(x) return ops.reduce_max(x, 2) end, "int32", { 1024, 1024 }) },
   { "max along rows [100000,3]", of(function(x) return ops.reduce_max(x, 2) end, "float32", { 100000, 3 }) },
   { "int32 to float32 [1024,1024]", of(function(x) return ops.cast(x, "float32") end, "int32", { 1024, 1024 }) },
+  { "float32 to float16 [1024,1024]", of(function(x) return ops.cast(x, "float16") end, "float32", { 1024, 1024 }) },
   { "transpose [16,128,784]", of(function(x) return ops.transpose(x, { 1, 3, 2 }) end, "float32", { 16, 128, 784 }) },
   { "transpose [1024,1024]", of(function(x) return ops.transpose(x, { 2, 1 }) end, "float32", { 1024, 1024 }) },
   { "leaky_relu [1024,1024]", of(function(x) return ops.leaky_relu(x, 0.01) end, "float32", { 1024, 1024 }) },

@@ -244,6 +244,9 @@ int64_t RowOf(const Shape& sizes, const Shape& strides) {
   return repeats ? sizes[1] : 0;
 }
 
+template <class T>
+constexpr bool kConverts = std::is_same_v<T, F16> || (std::is_integral_v<T> && !std::is_same_v<T, bool>);
+
 void LoadDense(DType t, const void* data, int64_t begin, int64_t n, float* out) {
   if (t == DType::kF32) {
     std::memcpy(out, static_cast<const float*>(data) + begin, static_cast<size_t>(n) * sizeof(float));
@@ -254,7 +257,7 @@ void LoadDense(DType t, const void* data, int64_t begin, int64_t n, float* out) 
   DispatchDType(t, [&](auto zero) {
     using T = decltype(zero);
     const T* const in = static_cast<const T*>(data) + begin;
-    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+    if constexpr (kConverts<T>)
       ToFloats(in, n, out);
     else
       for (int64_t i = 0; i < n; ++i) out[i] = static_cast<float>(in[i]);
@@ -271,7 +274,7 @@ void StoreDense(DType t, const float* in, int64_t begin, int64_t n, void* data) 
   DispatchDType(t, [&](auto zero) {
     using T = decltype(zero);
     T* const out = static_cast<T*>(data) + begin;
-    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+    if constexpr (kConverts<T>)
       FromFloats(in, n, out);
     else
       for (int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(in[i]);
@@ -460,6 +463,10 @@ TileProgram::TileProgram(const ScalarProgram& program, absl::Span<const TensorTy
   }
 
   Schedule(Lower(program), program.results);
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const bool alone = results_.size() == 1 && results_[0] == inputs_[i].slot && output_types_[0] == DType::kF32;
+    if (alone && inputs_[i].dense && inputs_[i].dtype != DType::kF32) converted_ = static_cast<int32_t>(i);
+  }
   grain_ = std::max<int64_t>(kTileElements, (int64_t{64} << 10) / CostOf(program) / kTileElements * kTileElements);
   threads_ = std::max<int64_t>(1, std::min<int64_t>(ComputeThreads(), CeilDiv(elements_, grain_)));
   // One tile more, for results that are one number, and for those that are written past the caches.
@@ -506,6 +513,11 @@ void TileProgram::LoadBroadcast(const Input& in, const void* data, int64_t begin
 
 void TileProgram::RunRange(const void* const* inputs, void* const* outputs, float* tiles, int64_t begin,
                            int64_t end) const {
+  if (converted_ >= 0 && !WritesPastCaches(0, inputs, outputs)) {
+    LoadDense(inputs_[converted_].dtype, inputs[converted_], begin, end - begin,
+              static_cast<float*>(outputs[0]) + begin);
+    return;
+  }
   const float* read[kMaxTileSlots];
   float* write[kMaxTileSlots];
   bool scalar[kMaxTileSlots], direct[kMaxTileSlots], past_caches[kMaxTileSlots];

@@ -68,6 +68,7 @@ class TileProgram {
   std::vector<bool> slot_is_scalar_;
   std::vector<TileInstr> numbers_;  // run once, before any tile
   std::vector<TileInstr> code_;
+  int32_t converted_ = -1;  // an input that is the only result as f32, which needs no tile; -1: there is none
   int64_t elements_ = 0;
   int64_t grain_ = 0;
   int32_t slots_ = 0;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <random>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/aligned_memory.h"
@@ -294,6 +295,32 @@ TEST(TileProgram, OutputsPastTheCachesAreTheSame) {
       EXPECT_EQ(reinterpret_cast<const float*>(results[0].data())[3], 3 + 0.75f * -12);
     }
   });
+}
+
+// x as f32, alone and as a result beside another one.
+TEST(TileProgram, ConvertsEveryTypeThatItReads) {
+  std::mt19937 random(3);
+  for (const DType dtype : {DType::kI32, DType::kI64, DType::kU8, DType::kBool, DType::kBF16, DType::kF16}) {
+    for (const int64_t n : {1, 511, 512, 513, 5000, 300000}) {
+      const TensorType type{dtype, {n}}, f32{DType::kF32, {n}};
+      const AlignedMemory x = AllocateAligned(type.bytes());
+      for (int64_t i = 0; i < n; ++i) StoreDouble(dtype, x.get(), i, random() % 2);
+      for (const bool alone : {true, false}) {
+        const auto parsed =
+            ParseFormula(alone ? std::vector<std::string>{"x"} : std::vector<std::string>{"x", "x * 2"}, {{"x"}, {}});
+        ASSERT_TRUE(parsed.ok()) << parsed.status();
+        const std::vector<TensorType> outputs(alone ? 1 : 2, f32);
+        const TileProgram program(*parsed, {type}, outputs);
+        const AlignedMemory scratch = AllocateAligned(program.scratch_bytes());
+        std::vector<float> first(static_cast<size_t>(n) + 1, -7), second(first);
+        const void* const in[] = {x.get()};
+        void* const out[] = {first.data(), second.data()};
+        program.Run(in, out, scratch.get());
+        for (int64_t i = 0; i < n; ++i) ASSERT_EQ(first[i], LoadAsDouble(dtype, x.get(), i)) << Name(dtype) << i;
+        EXPECT_EQ(first.back(), -7);
+      }
+    }
+  }
 }
 
 }  // namespace
