@@ -6,7 +6,7 @@ local core = require "mslua.core"
 local LARGE = 2 ^ 17
 
 --- `f`, which runs as one compiled graph where it gets a large tensor, and operator by operator otherwise. The graph
---- rounds less: what is between its operators stays in float32 for 16-bit tensors, and a product and its sum are rounded
+--- rounds less: what is between its operators stays in float32 for 16-bit tensors, and a product and its sum round
 --- once.
 ---@generic F: function
 ---@param f F of tensors and numbers; gives tensors
