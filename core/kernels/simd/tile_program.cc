@@ -564,10 +564,17 @@ void TileProgram::RunRange(const void* const* inputs, void* const* outputs, floa
         read[in.slot] = write[in.slot] + phase;
       } else {
         read[in.slot] = write[in.slot];
-        if (in.dense)
+        // One element, such as a row's factor, repeats over the whole tile.
+        scalar[in.slot] = !in.dense && in.strides.back() == 0 && at % in.sizes.back() + n <= in.sizes.back();
+        if (in.dense) {
           LoadDense(in.dtype, inputs[i], at, n, write[in.slot]);
-        else
+        } else if (scalar[in.slot]) {
+          float one;
+          LoadBroadcast(in, inputs[i], at, 1, &one);
+          set(in.slot, one);
+        } else {
           LoadBroadcast(in, inputs[i], at, n, write[in.slot]);
+        }
       }
     }
     for (size_t o = 0; o < results_.size(); ++o) {

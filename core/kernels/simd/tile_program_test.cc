@@ -323,5 +323,29 @@ TEST(TileProgram, ConvertsEveryTypeThatItReads) {
   }
 }
 
+// Factors of rows: over a tile within one row, and over tiles that several rows share.
+TEST(TileProgram, RowsHaveFactorsOfTheirOwn) {
+  for (const int64_t columns : {1, 5, 511, 512, 513, 784, 1024, 1500}) {
+    const int64_t rows = 2000 / columns + 3, n = rows * columns;
+    const TensorType whole{DType::kF32, {rows, columns}}, factors{DType::kF32, {rows, 1}};
+    std::vector<float> x(static_cast<size_t>(n)), s(static_cast<size_t>(rows));
+    for (int64_t i = 0; i < n; ++i) x[i] = static_cast<float>(i % 37) - 18;
+    for (int64_t r = 0; r < rows; ++r) s[r] = static_cast<float>(r % 7) - 3;
+    const auto parsed = ParseFormula({"x * s", "s - x", "s * s", "x * s + s", "s * s + x", "s"}, {{"x", "s"}, {}});
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    const TileProgram program(*parsed, {whole, factors}, std::vector<TensorType>(6, whole));
+    const AlignedMemory scratch = AllocateAligned(program.scratch_bytes());
+    std::vector<std::vector<float>> y(6, std::vector<float>(static_cast<size_t>(n)));
+    const void* const inputs[] = {x.data(), s.data()};
+    void* const outputs[] = {y[0].data(), y[1].data(), y[2].data(), y[3].data(), y[4].data(), y[5].data()};
+    program.Run(inputs, outputs, scratch.get());
+    for (int64_t i = 0; i < n; ++i) {
+      const float a = x[i], b = s[i / columns];
+      const float want[] = {a * b, b - a, b * b, a * b + b, b * b + a, b};  // whole numbers: no rounding
+      for (int k = 0; k < 6; ++k) ASSERT_EQ(y[k][i], want[k]) << k << " of " << columns << " columns, at " << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mslua
