@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/number.h"
 #include "core/base/rng.h"
+#include "core/kernels/strided_copy.h"
 #include "lua/tensor_lua.h"
 #include "lua/tensor_methods.h"
 
@@ -16,16 +17,9 @@ namespace {
 StatusOr<Tensor> Filled(Session& session, const TensorType& type, double value) {
   RETURN_IF_ERROR(CheckHolds(type.dtype, value));
   ASSIGN_OR_RETURN(Tensor t, NewTensor(session.allocator(), type));
-  auto* const bytes = static_cast<char*>(t.data.get());
-  if (value == 0 && !std::signbit(value)) {
-    std::memset(bytes, 0, static_cast<size_t>(type.bytes()));
-    return t;
-  }
-  constexpr int64_t kBlock = 2048;  // elements that stay in the first cache
-  const int64_t n = type.elements(), size = SizeOf(type.dtype), first = std::min(n, kBlock);
-  for (int64_t i = 0; i < first; ++i) StoreDouble(type.dtype, bytes, i, value);
-  for (int64_t done = first; done < n; done += kBlock)
-    std::memcpy(bytes + done * size, bytes, static_cast<size_t>(std::min(kBlock, n - done) * size));
+  double element = 0;  // of the type's bytes the first
+  StoreDouble(type.dtype, &element, 0, value);
+  Fill(SizeOf(type.dtype), type.elements(), &element, t.data.get());
   return t;
 }
 

@@ -34,13 +34,6 @@ void CopyRow(int64_t element_size, const void* from, int64_t from_stride, void* 
   }
 }
 
-template <class T>
-void FillAs(int64_t n, const void* value, void* to) {
-  T v;
-  std::memcpy(&v, value, sizeof v);
-  std::fill_n(static_cast<T*>(to), n, v);
-}
-
 }  // namespace
 
 void StridedCopy(int64_t element_size, const Shape& sizes, const void* from, const Shape& from_strides, void* to,
@@ -86,18 +79,16 @@ void StridedCopy(int64_t element_size, const Shape& sizes, const void* from, con
 }
 
 void Fill(int64_t element_size, int64_t n, const void* value, void* to) {
+  // A block of copies, small enough for the first cache, is copied again and again.
+  constexpr int64_t kBlock = 4096;
+  char block[kBlock];
+  const int64_t each = kBlock / element_size;
+  for (int64_t i = 0; i < std::min(n, each); ++i)
+    std::memcpy(block + i * element_size, value, static_cast<size_t>(element_size));
   ParallelFor(n, kGrain, [&](int64_t begin, int64_t end) {
-    void* at = static_cast<char*>(to) + begin * element_size;
-    switch (element_size) {
-      case 1:
-        return FillAs<uint8_t>(end - begin, value, at);
-      case 2:
-        return FillAs<uint16_t>(end - begin, value, at);
-      case 4:
-        return FillAs<uint32_t>(end - begin, value, at);
-      default:
-        return FillAs<uint64_t>(end - begin, value, at);
-    }
+    for (int64_t at = begin; at < end; at += each)
+      std::memcpy(static_cast<char*>(to) + at * element_size, block,
+                  static_cast<size_t>(std::min(each, end - at) * element_size));
   });
 }
 
