@@ -209,12 +209,6 @@ StatusOr<int> ListStates(lua_State* L, Session& session) {
   return 1;
 }
 
-// core.trains(): whether a training of a Model runs
-StatusOr<int> IsTraining(lua_State* L, Session& session) {
-  lua_pushboolean(L, session.training_progress != nullptr);
-  return 1;
-}
-
 // core.optimizer_counts(history): steps, updates, rate_scale, least_rate
 StatusOr<int> GetCounts(lua_State* L, Session&) {
   ASSIGN_OR_RETURN(const auto history, ReadHistory(L));
@@ -269,7 +263,6 @@ void OpenOptimizers(lua_State* L) {
                    {"optimizer_problem", Entry<FindProblem>},
                    {"optimizer_history", Entry<MakeHistory>},
                    {"optimizer_states", Entry<ListStates>},
-                   {"trains", Entry<IsTraining>},
                    {"optimizer_counts", Entry<GetCounts>},
                    {"set_optimizer_counts", Entry<SetCounts>}});
 }

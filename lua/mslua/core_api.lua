@@ -330,10 +330,6 @@ function core.optimizer_counts(history) end
 ---@param least_rate number
 function core.set_optimizer_counts(history, steps, updates, rate_scale, least_rate) end
 
----Whether a training of a Model runs.
----@return boolean
-function core.trains() end
-
 ---The schedules of the learning rate, sorted by name: each is a file of core/schedule.
 ---@return {name: string, doc: string, fields: {name: string, kind: string, doc: string, default?: any, optional:
 ---  boolean, min?: number, above?: number, max?: number, below?: number, unit?: string}[]}[]

@@ -8,6 +8,7 @@ local errors = require "mslua.errors"
 local evaluating = require "mslua.evaluating"
 local frames = require "mslua.frames"
 local metrics = require "mslua.metrics"
+local optimizers = require "mslua.optimizer"
 local parallel_context = require "mslua.parallel_context"
 local samples = require "mslua.samples"
 local several = require "mslua.steps"
@@ -218,6 +219,13 @@ function Model:train_spec(a)
   }
 end
 
+-- What updates the parameters: the optimizer, or those of the steps.
+local function optimizers_of(self)
+  local list = { self.optimizer }
+  for _, step in ipairs(self.steps or {}) do list[#list + 1] = step.optimizer end
+  return list
+end
+
 -- A number that a callback watches and that nothing measures would be missed at the first evaluation only.
 local function check_monitor(spec, callback, watch)
   local monitor = watch and watch.monitor
@@ -246,9 +254,11 @@ end
 function Model:train(...)
   class.check_self(self, Model, "a Model", "model:train(epoch, dataset)")
   local a = bind_train(...)
-  if not self.optimizer and not self.steps then
+  local used = optimizers_of(self)
+  if #used == 0 then
     errors.fail "train: the Model has no optimizer: ms.Model(net, {loss_fn =, optimizer =})"
   end
+  for _, optimizer in ipairs(used) do optimizer:check_free "train" end
   parallel_context.check_runnable "train"
   a.train_dataset = a.train_dataset:whole_batches "train"
   local most = core.options.verb == "run" and core.options.max_steps
@@ -268,10 +278,8 @@ function Model:train(...)
   check_monitor(spec, "EarlyStopping", spec.early_stopping)
   check_monitor(spec, "ReduceLROnPlateau", spec.plateau)
   spec.config = a.config
-  if self.optimizer then self.optimizer:used_by_model() end
-  for _, step in ipairs(self.steps or {}) do step.optimizer:used_by_model() end
   local trainer = core.trainer(spec)
-  trainer:run()
+  optimizers.while_training(used, function() trainer:run() end)
   return trainer
 end
 

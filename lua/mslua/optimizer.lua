@@ -145,7 +145,7 @@ local function assign_rate(self, key, v)
         .. "nn.cosine_decay_lr {...}", self.class_name, key)
     end
   end
-  if rate.in_model and core.trains() then
+  if rate.trains then
     errors.fail("%s.%s cannot be assigned while ms.Model trains: give learning_rate a schedule, such as "
       .. "nn.cosine_decay_lr {...}, or a function of the step", self.class_name, key)
   end
@@ -167,13 +167,33 @@ end
 ---@package
 function Optimizer:rates_by_hand()
   local rate = self.rate
+  self:check_free "step"
   if rate.current and type(rate.given) == "number" then return nil, rate.current end
   return rate.schedule, rate.lr_function
 end
 
---- Takes note that a Model trains with it.
+--- Fails where a Model trains with it now.
+---@param what string begins the message
 ---@package
-function Optimizer:used_by_model() self.rate.in_model = true end
+function Optimizer:check_free(what)
+  if not self.rate.trains then return end
+  errors.fail("%s: a model:train that has not ended trains with this %s: give each training an optimizer of its own",
+    what, self.class_name)
+end
+
+--- Runs f() as a training of a Model with the optimizers.
+---@param list mslua.Optimizer[]
+---@param f function
+---@package
+function M.while_training(list, f)
+  local function set(trains)
+    for _, optimizer in ipairs(list) do optimizer.rate.trains = trains end
+  end
+  set(true)
+  local ok, problem = pcall(f)
+  set(nil)
+  if not ok then error(problem, 0) end
+end
 
 --- Gives it the history of others, with which it makes updates.
 ---@package
@@ -315,7 +335,7 @@ function Optimizer:restore_state(values, strict, parameters)
   if parallel_context.shard() then
     errors.fail("%s: parameters are sharded over ranks here: ms.Model resumes with its state", self.class_name)
   end
-  if core.trains() and self.rate.in_model then
+  if self.rate.trains then
     errors.fail("%s: its state cannot be loaded while ms.Model trains with it: end model:train first", self.class_name)
   end
   local counts, missing, found = values[M.HISTORY]:totable(), {}, {}

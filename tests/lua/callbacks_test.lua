@@ -154,4 +154,25 @@ check.case("the state of an optimizer cannot be loaded while a Model trains with
   check.equal(problem ~= nil, true)
 end)
 
+check.case("an optimizer that a Model trains with is of no use to other trainings until the end", function()
+  local net = nn.Dense(2, 1)
+  local opt = nn.Momentum { params = net:trainable_params(), learning_rate = 0.1, momentum = 0.9 }
+  local ds = ms.dataset.NumpySlicesDataset({ ms.ones { 4, 2 }, ms.ones { 4, 1 } }, { "x", "y" }):batch(2)
+  local model, other = ms.Model(net, nn.MSELoss(), opt), ms.Model(net, nn.MSELoss(), opt)
+  local head = nn.Dense(2, 1)
+  local own = nn.Momentum { params = head:trainable_params(), learning_rate = 0.1, momentum = 0.9 }
+  local Trains, ends = ms.Callback:extend "Trains", 0
+  function Trains.on_train_epoch_end()
+    for _, m in ipairs { model, other } do
+      check.fails("train: a model:train that has not ended trains with this Momentum", m.train, m, 1, ds)
+    end
+    check.fails("step: a model:train that has not ended trains with this", opt, { ms.ones { 1, 2 }, ms.ones { 1 } })
+    ms.Model(head, nn.MSELoss(), own):train(1, ds)
+    ends = ends + 1
+  end
+  model:train(2, ds, Trains())
+  check.equal(ends, 2)
+  other:train(1, ds)
+end)
+
 check.done()
