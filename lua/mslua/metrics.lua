@@ -456,15 +456,17 @@ end
 --- BLEU of what the network generates.
 ---@param metrics table
 ---@param loss_fn Cell?
----@return {name: string, kind: "mean"|"percent"|"matrix", rows?: fun(output, label), map?: fun(mean: number),
----  sums?: function, finish?: fun(sums: table, samples: integer)}[]
-function M.list(metrics, loss_fn)
+---@param own_loss boolean whether the network gives the loss: "loss" is that one, and is there where no other metric is
+---  measured on the batches
+---@return {name: string, kind: "mean"|"percent"|"matrix", own_loss?: boolean, rows?: fun(output, label),
+---  map?: fun(mean: number), sums?: function, finish?: fun(sums: table, samples: integer), compute?: function}[]
+function M.list(metrics, loss_fn, own_loss)
   local list, given = {}, {}
   local ignored = loss_fn and type(loss_fn) ~= "function" and loss_fn.ignore_index or nil
   local function add(name, entry)
     if given[name] then return end
     given[name] = true
-    if entry.of_loss and not loss_fn then
+    if entry.of_loss and not loss_fn and not own_loss then
       errors.fail_at({ "eval", "metrics" }, "metrics: %s is measured by the recipe's key loss, or ms.Model's loss_fn, "
         .. "and there is none: give a metric of your own instead, my_%s = %s", name, name, entry.map
         and "{ rows = function(output, label) ... end, finish = function(sums, samples) return math.exp(sums.value / "
@@ -472,7 +474,9 @@ function M.list(metrics, loss_fn)
         or "function(output, label) ... end, which gives the loss of each row")
     end
     local m = { name = name, kind = entry.kind, map = entry.map, finish = entry.finish, compute = entry.compute }
-    if entry.of_loss then
+    if entry.of_loss and own_loss then
+      m.own_loss = true
+    elseif entry.of_loss then
       m.rows = function(output, label) return loss_rows(loss_fn, output, label) end
     elseif entry.classes then
       local of = exactly(function(output, label, ...)
@@ -491,7 +495,9 @@ function M.list(metrics, loss_fn)
     end
     list[#list + 1] = m
   end
-  if loss_fn then add("loss", known.loss) end
+  local on_batches = false
+  for _, m in pairs(metrics) do on_batches = on_batches or type(m) ~= "table" or m.compute == nil end
+  if loss_fn or own_loss and not on_batches then add("loss", known.loss) end
   local gap = args.gap(metrics)
   if gap then errors.fail_at({ "eval", "metrics" }, "metrics: item %d: expected a name, got nil", gap) end
   for _, name in ipairs(metrics) do

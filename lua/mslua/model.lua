@@ -8,6 +8,7 @@ local errors = require "mslua.errors"
 local evaluating = require "mslua.evaluating"
 local frames = require "mslua.frames"
 local metrics = require "mslua.metrics"
+local ops = require "mslua.ops"
 local optimizers = require "mslua.optimizer"
 local parallel_context = require "mslua.parallel_context"
 local samples = require "mslua.samples"
@@ -40,10 +41,7 @@ function Model:init(...)
   local a = bind(...)
   self.network, self.loss_fn, self.optimizer = a.network, a.loss_fn, a.optimizer
   self.network:_as_root()
-  self.metrics = metrics.list(a.metrics, a.loss_fn)
-  -- A network that gives its own loss is evaluated by it.
-  self.own_loss = not a.loss_fn and #self.metrics == 0
-  if self.own_loss then self.metrics = { { name = "loss", kind = "mean" } } end
+  self.metrics = metrics.list(a.metrics, a.loss_fn, not a.loss_fn and not a.steps)
   self.amp, self.loss_scale = a.amp and "bfloat16", a.loss_scale_manager
   if not a.steps then return end
   if a.loss_fn or a.optimizer or a.loss_scale_manager then
@@ -97,15 +95,18 @@ local function check_loss(who, loss, ...)
   return loss, ...
 end
 
+-- The loss that a network gives for all columns of a batch.
+local function loss_of_network(network, ...)
+  arity.check(network.class_name, "no loss is given (loss of a recipe, loss_fn of ms.Model), so the network gets "
+    .. "all columns of a batch and gives the loss", network.construct, 1, ...)
+  return check_loss(network.class_name, network(...))
+end
+
 -- What the compiled step computes: all columns to the network, or the last one to the loss.
 local function forward_of(self)
   local network, loss_fn = self.network, self.loss_fn
   if not loss_fn then
-    return function(...)
-      arity.check(network.class_name, "no loss is given (loss of a recipe, loss_fn of ms.Model), so the network gets "
-        .. "all columns of a batch and gives the loss", network.construct, 1, ...)
-      return check_loss(network.class_name, network(...))
-    end
+    return function(...) return loss_of_network(network, ...) end
   end
   local is_function = type(loss_fn) == "function"
   local who = is_function and "the loss function" or loss_fn.class_name
@@ -317,7 +318,7 @@ end
 local function own_loss(network, ...)
   local measured, bare = wrap.unwrap(network, "rows")
   if measured.rows and not bare then return measured:rows(...) end  -- a bare network's are of another loss
-  return (check_loss(network.class_name, network(...)))
+  return (loss_of_network(network, ...))
 end
 
 -- A metric that is computed from the network reads its parameters as they are.
@@ -335,12 +336,12 @@ end
 ---@return {graph: Graph, dataset: Dataset, metrics: {name: string, kind: string}[]}
 ---@package
 function Model:eval_spec(dataset, of_training)
-  if self.steps and self.own_loss then
+  if #self.metrics == 0 then
     errors.fail_at({ "eval_dataset" }, "eval: a training of several steps has no loss to evaluate: give metrics of "
       .. "what the network makes of all columns but the last")
   end
   self.network:_as_root()
-  local names, shown, matrices, finishes = {}, {}, {}, false
+  local names, shown, matrices, finishes, reads_output = {}, {}, {}, false, false
   for _, m in ipairs(self.metrics) do
     check_computed(self, m)
     if m.kind == "matrix" then
@@ -349,6 +350,7 @@ function Model:eval_spec(dataset, of_training)
       shown[#shown + 1] = { name = m.name, kind = m.kind }
     end
     finishes = finishes or m.finish ~= nil or m.compute ~= nil or m.map ~= nil
+    reads_output = reads_output or m.rows ~= nil or m.sums ~= nil
   end
   local function forward(...)
     local columns, n = { ... }, select("#", ...)
@@ -365,25 +367,23 @@ function Model:eval_spec(dataset, of_training)
       end
       return values
     end
-    if self.own_loss then
-      local loss = add_mean(self.metrics[1], own_loss(self.network, ...))
-      if of_training then samples.outputs(self, add, rows, loss) end
-      return unpack(sums)
-    end
-    local output = wrap.output(self.network, unpack(columns, 1, n - 1))
+    local output = reads_output and wrap.output(self.network, unpack(columns, 1, n - 1)) or nil
     local loss
     for _, m in ipairs(self.metrics) do
-      if m.compute then
-        -- When the batches are through.
+      local values
+      if m.own_loss then
+        values = add_mean(m, own_loss(self.network, ...))
       elseif m.rows then
-        local values = add_mean(m, m.rows(output, columns[n]))
-        if m.name == "loss" then loss = values end
-      else
+        values = add_mean(m, m.rows(output, columns[n]))
+      elseif m.sums then
         local parts = metrics.sums_of(m, output, columns[n], rows)
         for _, part in ipairs(errors.names(parts)) do add(m.name .. "/" .. part, parts[part]) end
       end
+      if m.name == "loss" then loss = values end
     end
     if of_training then samples.outputs(self, add, rows, loss, output, columns[n]) end
+    -- Of steps whose metrics are all computed from the network.
+    if #sums == 0 then add("rows", ops.reduce_sum(ops.cast(core.valid_mask(rows), "float32"))) end
     return unpack(sums)
   end
   local graph = of_shapes(shapes_of(self, dataset, "eval"), function(columns)

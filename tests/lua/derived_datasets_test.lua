@@ -336,6 +336,28 @@ check.case("a network that gives its own loss is evaluated", function()
   model:train(1, images:batch(3), { callbacks = { ms.EvalCallback(images:batch(3)), ms.EarlyStopping() } })
 end)
 
+check.case("metrics beside the loss that a network gives", function()
+  local Auto = nn.Cell:extend "Auto"
+  function Auto:init() self.w = self:parameter("w", { 1 }, "ones") end
+  function Auto:construct(x, y) return nn.MSELoss()(self.w * x, y) end
+  function Auto:predict(x) return self.w * x end
+  local ds = ms.dataset.NumpySlicesDataset({ ms.ones { 4, 1 } * 3, ms.ones { 4, 1 } }, { "x", "y" }):batch(2)
+  local function eval(metrics)
+    return ms.Model(Auto(), { optimizer = nn.SGD { learning_rate = 0.1 }, metrics = metrics }):eval(ds)
+  end
+  local computed = { compute = function(net) return net.w.value:item() * 7 end }
+  check.equal(eval { sevenfold = computed }, { loss = 4, sevenfold = 7 })
+  check.equal(eval { "loss" }, { loss = 4 })
+  check.equal(eval { "loss", sevenfold = computed }, { loss = 4, sevenfold = 7 })
+  check.near(eval({ "perplexity" }).perplexity, math.exp(4), 1e-4)
+  local model = ms.Model(nn.Dense(1, 1), { metrics = { "loss", "mae" }, optimizer = nn.SGD { learning_rate = 0.1 } })
+  check.fails("no loss is given", model.eval, model, ds)
+  local steps = { { name = "a", loss = function(net, x, y) return nn.MSELoss()(net(x), y) end,
+    optimizer = nn.SGD { learning_rate = 0.1 } } }
+  check.equal(ms.Model(nn.Dense(1, 1), { steps = steps, metrics = { one = { compute = function() return 1 end } } })
+    :eval(ds), { one = 1 })
+end)
+
 check.case("a network that gives its own loss predicts by its method", function()
   local Auto = nn.Cell:extend "Auto"
   function Auto:init() self.w = self:parameter("w", { 1 }, "ones") end
