@@ -393,12 +393,6 @@ function M.aggregation()
   rule.fp32_sync = settings.get(group, "gradient_fp32_sync")
   if settings.get(group, "enable_parallel_optimizer") then
     rule.shards = shard_rule(rule.ranks)
-  else
-    for _, kind in ipairs { "allgather", "reducescatter" } do
-      if slice_bytes(kind) then
-        notice(("comm_fusion.%s has no effect without enable_parallel_optimizer: no slices travel"):format(kind))
-      end
-    end
   end
   return rule
 end
@@ -428,6 +422,9 @@ local without_effect = {
   parameter_broadcast = "ranks that begin with other values are an error",
 }
 
+-- Keys that say which ranks there are, and not how they train together.
+local of_ranks = { parallel_mode = true, device_num = true, global_rank = true }
+
 -- They do not act on one rank, nor beside pipeline_stages.
 local of_strategy_files = { "strategy_ckpt_load_file", "strategy_ckpt_save_file", "strategy_ckpt_config" }
 
@@ -446,6 +443,31 @@ local function stage_problems(lines, world)
     if in_global_view() and group.given[key] then
       lines[#lines + 1] = ("%s is not built yet with pipeline_stages: leave it out; strategies may be given with "
         .. "cell:shard"):format(key)
+    end
+  end
+end
+
+-- Says which keys act on ranks that train together, where each trains by itself.
+local function notice_alone(world)
+  local idle, given = {}, group.given
+  for _, key in ipairs(errors.names(given)) do
+    if not of_ranks[key] and given[key] ~= field_default(key) then idle[#idle + 1] = key end
+  end
+  notice(("parallel_mode = stand_alone: %d ranks train, each by itself; data_parallel lets them train together%s")
+    :format(world, #idle > 0 and "; without effect: " .. table.concat(idle, ", ") or ""))
+end
+
+-- Says which keys act with enable_parallel_optimizer alone, where it is not set.
+local function notice_unsharded()
+  if settings.get(group, "enable_parallel_optimizer") then return end
+  for _, kind in ipairs { "allgather", "reducescatter" } do
+    if slice_bytes(kind) then
+      notice(("comm_fusion.%s has no effect without enable_parallel_optimizer: no slices travel"):format(kind))
+    end
+  end
+  for _, key in ipairs { "optimizer_weight_shard_size", "parallel_optimizer_config" } do
+    if group.given[key] and group.given[key] ~= field_default(key) then
+      notice(key .. " has no effect without enable_parallel_optimizer")
     end
   end
 end
@@ -507,14 +529,12 @@ function M.not_runnable(world)
     return lines
   end
   if mode == "stand_alone" then
-    notice(("parallel_mode = stand_alone: %d ranks train, each by itself; data_parallel lets them train together")
-      :format(world))
-  end
-  if given.parallel_optimizer_config and not settings.get(group, "enable_parallel_optimizer") then
-    notice "parallel_optimizer_config has no effect without enable_parallel_optimizer"
-  end
-  if given.search_mode and given.search_mode ~= field_default "search_mode" and not searches() then
-    notice(("search_mode has no effect in %s: auto_parallel searches for strategies"):format(mode))
+    notice_alone(world)
+  else
+    notice_unsharded()
+    if given.search_mode and given.search_mode ~= field_default "search_mode" and not searches() then
+      notice(("search_mode has no effect in %s: auto_parallel searches for strategies"):format(mode))
+    end
   end
   if local_view[mode] and strategy.holder then
     notice(("%s has no effect in %s: semi_auto_parallel and auto_parallel shard operators"):format(strategy.holder,

@@ -157,6 +157,18 @@ says "ms.shard has no effect in data_parallel"
 recipe "self.w.layerwise_parallel = true" ""
 says "layerwise_parallel of w has no effect in semi_auto_parallel: the ranks have parts of one network"
 
+recipe "" ", comm_fusion = {allgather = {mode = 'auto'}, reducescatter = {mode = 'auto'}}, \
+parallel_optimizer_config = {parallel_optimizer_threshold = 1}"
+for key in comm_fusion.allgather comm_fusion.reducescatter parallel_optimizer_config; do
+  says "$key has no effect without enable_parallel_optimizer"
+done
+recipe "" ", parallel_mode = 'data_parallel', full_batch = false, optimizer_weight_shard_size = 2"
+says "optimizer_weight_shard_size has no effect without enable_parallel_optimizer"
+recipe "" ", parallel_mode = 'stand_alone', gradients_mean = true, comm_fusion = {allgather = {mode = 'auto'}}, \
+enable_parallel_optimizer = true, parameter_broadcast = true, search_mode = 'recursive_programming'"
+says "data_parallel lets them train together; without effect: comm_fusion, dataset_strategy, \
+enable_parallel_optimizer, full_batch, gradients_mean, parameter_broadcast, search_mode"
+
 # 2 s where nothing else runs.
 echo "slowest: $slowest ms"
 [ "$slowest" -lt 20000 ] || { echo "expected each within 20 s"; failed=1; }
