@@ -386,6 +386,20 @@ Status Read(lua_State* L, Session& session, TrainingSpec* t) {
   return absl::OkStatus();
 }
 
+// The take or skip behind batch that leaves out batches of another size on other numbers of ranks; null: none does.
+const data::Op* LeavesOutBatches(const DatasetHandle& dataset, const data::Pipeline& pipeline) {
+  bool batched = false;
+  for (const data::Op& op : dataset.description.ops()) {
+    batched |= std::holds_alternative<data::BatchOp>(op);
+    const auto* const take = std::get_if<data::TakeOp>(&op);
+    const auto* const skip = std::get_if<data::SkipOp>(&op);
+    if (batched &&
+        ((take != nullptr && take->count < pipeline.size() * dataset.feeds) || (skip != nullptr && skip->count > 0)))
+      return &op;
+  }
+  return nullptr;
+}
+
 // Says, once for a dataset, where an evaluation does not count every sample once.
 void NoteWhatCounts(DatasetHandle& dataset, const data::Pipeline& pipeline) {
   if (std::exchange(dataset.noted, true)) return;
@@ -404,6 +418,13 @@ void NoteWhatCounts(DatasetHandle& dataset, const data::Pipeline& pipeline) {
     note(absl::StrCat("samples that fill no batch",
                       dataset.Divided() ? absl::StrCat(" of all ", dataset.feeds, " ranks") : "",
                       " are left out: ", pipeline.left_out(), " of ", size, "; with drop_remainder = false all count"));
+  }
+  const data::Op* const op = dataset.feeds > 1 ? LeavesOutBatches(dataset, pipeline) : nullptr;
+  if (op != nullptr) {
+    note(absl::StrCat(data::Name(*op), " behind batch counts batches of all ", dataset.feeds, " ranks, of ",
+                      pipeline.rows() * dataset.feeds,
+                      " samples: another number of ranks evaluates other samples; call ", data::Name(*op),
+                      " before batch, where it counts samples"));
   }
 }
 

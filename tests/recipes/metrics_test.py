@@ -196,7 +196,13 @@ local function dataset(kind)
       return function() i = i + 1 return value(i) end
     end
   end
-  return ms.dataset.GeneratorDataset(source, { "x" }, options):batch(4, { drop_remainder = kind == "dropped" })
+  local ds = ms.dataset.GeneratorDataset(source, { "x" }, options)
+  if kind == "samples" then ds = ds:take(8) end
+  ds = ds:batch(2, { drop_remainder = kind == "dropped" })
+  if kind == "taken" then ds = ds:take(3) end
+  if kind == "skipped" then ds = ds:skip(1) end
+  if kind == "whole" then ds = ds:take(99) end
+  return ds
 end
 local Net = ms.nn.Cell:extend "Net"
 function Net:init() self.w = self:parameter("w", { 1 }, "ones") end
@@ -218,6 +224,9 @@ def check_notes():
             (2, "eval=parts", "eval: 1 of 13 samples count twice, since num_shards = 2 makes parts of equal length"),
             (2, "eval=iterator", "eval: each of 2 ranks runs the iterator whole: a sample counts 2 times"),
             (1, "eval=dropped", "eval: samples that fill no batch are left out: 1 of 13;"),
+            (2, "eval=taken", "eval: take behind batch counts batches of all 2 ranks, of 4 samples: another number"),
+            (2, "eval=skipped", "eval: skip behind batch counts batches of all 2 ranks, of 4 samples: another number"),
+            (1, "eval=taken", ""), (2, "eval=samples", ""), (2, "eval=whole", ""),
             (2, "shards=same", "the parts of the dataset are not one for each of 2 ranks")):
         done = subprocess.run([MSLUA, "train", "readers.lua", "--max-steps", "1", "-n", str(ranks), given],
                               env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
