@@ -208,6 +208,17 @@ Status OpenPlace(Groups* together, const std::string& place, SharedCheckpoint* o
   return absl::OkStatus();
 }
 
+// FailedPrecondition where the place in the epoch is behind this run's last batch.
+Status CheckPlace(const checkpoint::Checkpoint& from, const TrainState& state, int64_t steps_per_epoch) {
+  if (state.step_in_epoch <= steps_per_epoch) return absl::OkStatus();
+  const auto saved = static_cast<int64_t>(CounterOf(from.manifest().run.counters, kEpochStepsCounter, 0));
+  return absl::FailedPreconditionError(
+      absl::StrCat(from.path(), " was saved after batch ", state.step_in_epoch,
+                   saved > 0 ? absl::StrCat(" of ", saved) : "", " of an epoch, and the dataset has ", steps_per_epoch,
+                   " batches an epoch: resume with the dataset that it was trained with; --init-from=", from.path(),
+                   " starts a training on another one with its values"));
+}
+
 }  // namespace
 
 Status Resuming::OpenCheckpoint() {
@@ -230,11 +241,12 @@ void Resuming::FindPlace(int64_t rows, int64_t steps_per_epoch) {
   const bool shapes = !spec_.graph->other_shapes.empty();
   const checkpoint::RunState& run = checkpoint()->manifest().run;
   const auto saved = static_cast<int64_t>(CounterOf(run.counters, kRowsCounter, 0));
-  if (saved == 0 || saved == rows) return;
-  if (EndsEpoch(run, INT64_MAX)) {
+  const bool same_rows = saved == 0 || saved == rows;
+  if (EndsEpoch(run, INT64_MAX) && (!same_rows || state_.step_in_epoch > steps_per_epoch)) {
     state_.step_in_epoch = steps_per_epoch;
     return;
   }
+  if (same_rows) return;
   state_.step_in_epoch = std::min(state_.step_in_epoch * saved / rows, steps_per_epoch);
   if (state_.step_in_epoch == 0 || !spec_.first()) return;
   PrintNote(absl::StrCat("global batches were of ", saved, " rows and are of ", rows, ": the epoch continues at batch ",
@@ -297,7 +309,8 @@ Status Resuming::ReadCheckpoint(const TensorNames& names, const TensorParts& par
   RETURN_IF_ERROR(MakeValues(state, spec_, saved));
   ASSIGN_OR_RETURN(state_, RestoreCheckpoint(spec_.together, resumed_, state.store, names, parts, state.rank, report));
   FindPlace(rows, steps_per_epoch);
-  return spec_.together == nullptr ? absl::OkStatus() : CompareSteps();
+  if (spec_.together != nullptr) RETURN_IF_ERROR(CompareSteps());
+  return CheckPlace(*checkpoint(), state_, steps_per_epoch);
 }
 
 // Makes the tensors that the image has.

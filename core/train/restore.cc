@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/checkpoint/tensor_names.h"
 #include "core/sharding/layout.h"
 
@@ -17,7 +18,7 @@ namespace {
 using ReadPart =
     std::function<Status(const checkpoint::TensorRecord& tensor, const Shape& begin, const Shape& end, void* out)>;
 
-// The record of a tensor that the checkpoint calls `plain`, but for what a rank has of its own.
+// The record of a tensor that the checkpoint calls `plain`, but for what a rank has of its own; null: there is none.
 StatusOr<const checkpoint::TensorRecord*> FindRecord(const checkpoint::Checkpoint& from, const std::string& plain,
                                                      const TensorPart& part, int rank) {
   const bool ranks_own = part.own && from.manifest().run.rank == rank;
@@ -28,9 +29,17 @@ StatusOr<const checkpoint::TensorRecord*> FindRecord(const checkpoint::Checkpoin
     return absl::NotFoundError(absl::StrCat(from.path(), " was saved by ", from.manifest().run.world,
                                             " rank(s): it has no value of rank ", rank, "'s own '", plain, "'"));
   }
-  if (record == nullptr)
-    return absl::NotFoundError(absl::StrCat(from.path(), " has no tensor '", name, "', which the recipe has"));
   return record;
+}
+
+Status Missing(const checkpoint::Checkpoint& from, const std::vector<std::string>& names) {
+  constexpr size_t kShown = 5;
+  const size_t shown = std::min(names.size(), kShown);
+  const std::string more = names.size() > shown ? absl::StrCat(" and ", names.size() - shown, " more") : "";
+  return absl::NotFoundError(absl::StrCat(
+      from.path(), " lacks ", absl::StrJoin(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+      more, ", which the recipe has: resume with what was trained; --init-from=", from.path(),
+      " starts a training with the values that it has"));
 }
 
 Status OtherType(const checkpoint::Checkpoint& from, const checkpoint::TensorRecord& record, const TensorType& wanted) {
@@ -48,8 +57,7 @@ Status ReadByWhole(const ReadPart& read, const checkpoint::TensorRecord& record,
 
 // Slices are of flat tensors; what was whole may be sharded now, and the other way round.
 Status ReadEntry(const checkpoint::Checkpoint& from, const ReadPart& read, const TensorView& value,
-                 const std::string& plain, const TensorPart& part, int rank) {
-  ASSIGN_OR_RETURN(const checkpoint::TensorRecord* const record, FindRecord(from, plain, part, rank));
+                 const checkpoint::TensorRecord* record, const TensorPart& part) {
   const Part mine = part.sharded() ? part.part : Part::Of(value.type.shape);
   const TensorType whole{value.type.dtype, mine.whole}, flat{value.type.dtype, {whole.elements()}};
   const bool same_elements = record->type.dtype == whole.dtype && record->type.elements() == whole.elements();
@@ -73,6 +81,7 @@ Status ReadStore(const checkpoint::Checkpoint& from, const ReadPart& read, const
   }
   const auto older = checkpoint::OlderNames(wanted, stored);
   absl::flat_hash_set<std::string> known(wanted.begin(), wanted.end());
+  std::vector<std::string> missing;
   for (const auto& e : store.entries()) {
     const auto named = names.find(e->name);
     if (named == names.end()) continue;
@@ -81,11 +90,18 @@ Status ReadStore(const checkpoint::Checkpoint& from, const ReadPart& read, const
       report->renamed.emplace_back(*other);
       known.insert(other->second);
     }
-    const auto part = parts.find(e->name);
+    const auto found = parts.find(e->name);
+    const TensorPart part = found == parts.end() ? TensorPart() : found->second;
+    const std::string& plain = other == older.end() ? named->second : other->second;
+    ASSIGN_OR_RETURN(const checkpoint::TensorRecord* const record, FindRecord(from, plain, part, rank));
+    if (record == nullptr) {
+      missing.push_back(plain);
+      continue;
+    }
     ASSIGN_OR_RETURN(const TensorView value, store.WriteInPlace(*e));
-    RETURN_IF_ERROR(ReadEntry(from, read, value, other == older.end() ? named->second : other->second,
-                              part == parts.end() ? TensorPart() : part->second, rank));
+    RETURN_IF_ERROR(ReadEntry(from, read, value, record, part));
   }
+  if (!missing.empty()) return Missing(from, missing);
   std::sort(report->renamed.begin(), report->renamed.end());
   for (const std::string& name : stored) {
     if (!known.contains(name)) report->ignored.push_back(name);

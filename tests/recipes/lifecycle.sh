@@ -41,11 +41,15 @@ has_steps() { [ "$(wc -l < "$1/rank_0.log")" -gt 20 ]; }
 cat > mlp.lua <<'LUA'
 local ms = require "mslua"
 local nn = ms.nn
-local p = ms.params { hidden = 8, epochs = 2, lr = 0.01, every = 4, keep = 20 }
+local p = ms.params { hidden = 8, epochs = 2, lr = 0.01, every = 4, keep = 20, rows = 32, frozen = false }
 return ms.recipe {
   name = "mlp", loss = nn.MSELoss(), optimizer = nn.Momentum { learning_rate = p.lr, momentum = 0.9 },
-  network = function() return nn.SequentialCell { nn.Dense(4, p.hidden), nn.ReLU(), nn.Dense(p.hidden, 2) } end,
-  dataset = ms.dataset.NumpySlicesDataset({ ms.ones { 32, 4 }, ms.ones { 32, 2 } }, { "x", "y" }):batch(2),
+  network = function()
+    local net = nn.SequentialCell { nn.Dense(4, p.hidden), nn.ReLU(), nn.Dense(p.hidden, 2) }
+    for _, w in ipairs(p.frozen and net[1]:get_parameters() or {}) do w.requires_grad = false end
+    return net
+  end,
+  dataset = ms.dataset.NumpySlicesDataset({ ms.ones { p.rows, 4 }, ms.ones { p.rows, 2 } }, { "x", "y" }):batch(2),
   train = { epochs = p.epochs },
   checkpoint = { save_checkpoint_steps = p.every, keep_checkpoint_max = p.keep },
 }
@@ -90,6 +94,24 @@ expect "another seed" 0 "was saved with seed 1, this run has seed 7"
 sed 's/0.01/0.02/' mlp.lua > changed.lua
 run "$mslua" train changed.lua --out back epochs=9 --resume --max-steps 35
 expect "a changed recipe" 0 "the recipe's file has changed since"
+
+# ---- What a checkpoint does not fit, and what to do.
+run train --out fewer_rows --max-steps 12
+expect "before a smaller dataset" 0 ""
+run train --out fewer_rows --resume rows=10
+expect "a smaller dataset" 9 "fewer_rows/ckpt/mlp-1_12.ckpt was saved after batch 12 of 16 of an epoch, and the \
+dataset has 5 batches an epoch: resume with the dataset that it was trained with; --init-from=fewer_rows/ckpt/mlp-1_12"
+run train --out ended epochs=1
+run train --out ended epochs=2 --resume rows=10
+expect "a smaller dataset after an epoch's end" 0 "resuming from ended/ckpt/mlp-1_16.ckpt at step 16"
+grep -q "^epoch: 2 step: 5," ended/rank_0.log ||
+  fail "a smaller dataset after an epoch's end: $(cat ended/rank_0.log)"
+run train --out frozen frozen=true --max-steps 8
+run train --out frozen --resume
+expect "a layer that is trained now" 9 "frozen/ckpt/mlp-1_8.ckpt lacks moments.0.weight, moments.0.bias, which the \
+recipe has: resume with what was trained; --init-from=frozen/ckpt/mlp-1_8.ckpt"
+run train --out thawed --init-from=frozen/ckpt/mlp-1_8.ckpt --max-steps 1
+expect "a layer that is trained now, of its values" 0 ""
 
 # ---- One writer in a run folder.
 start --out one epochs=1000000 every=100000000 > one.txt 2>&1 &
