@@ -1,3 +1,4 @@
+#include "absl/strings/str_cat.h"
 #include "core/base/rng.h"
 #include "core/ops/declare/random.h"
 #include "core/ops/define.h"
@@ -10,6 +11,11 @@ MSLUA_OPERATOR(random_uniform) {
       .Doc(
           "Numbers from a uniform distribution over [low, high), others at every `step` (the training step's number).");
   op.Attr("low", AttrKind::kFloat, 0.0, "the least").Attr("high", AttrKind::kFloat, 1.0, "the end");
+  op.Check([](const Attrs& a, absl::Span<const TensorType>) -> Status {
+    if (a.Float("low") <= a.Float("high")) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("low is ", a.Float("low"), " and high is ", a.Float("high"), ", expected low <= high"));
+  });
   return {op};
 }
 

@@ -5,6 +5,7 @@ local core = require "mslua.core"
 local errors = require "mslua.errors"
 local fused = require "mslua.fused"
 local Shape = require "mslua.shape"
+local within = require "mslua.within"
 
 local x = { "x", "operand", required = true, doc = "the tensor" }
 local axis = { "axis", "integer", 1, doc = "the axis, from 1; -1: the last" }
@@ -218,8 +219,9 @@ return function(ops)
     local shape = t.shape
     local n, m = shape[rank - 1], shape[rank]
     local down, right = math.max(-a.offset, 0), math.max(a.offset, 0)
-    local size = math.min(n - down, m - right)
-    if size < 1 then
+    local empty = n * m == 0
+    local size = empty and 0 or math.min(n - down, m - right)
+    if size < 1 and not empty then
       errors.fail("diagonal: offset: expected %d to %d for matrices of %d rows and %d columns, got %d", 1 - n, m - 1,
         n, m, a.offset)
     end
@@ -243,8 +245,7 @@ return function(ops)
   ------------------------------------------------------------------------------------------------------------ places
 
   -- The places that the last axis of `indices` [.., k] names in the first k dimensions of a tensor of `shape`, counted
-  -- as if these dimensions were one, [..]; and its size. A place that is outside is the size, an error of the operator
-  -- that takes it.
+  -- as if these dimensions were one, [..]; and its size. In a network that is traced, gather checks each dimension.
   local function places_in(name, shape, indices)
     local k = indices.shape[#indices.shape]
     if not indices.dtype:find "^int" or not k or k < 1 or k > #shape then
@@ -254,20 +255,14 @@ return function(ops)
     local count = 1
     for d = 1, k do count = count * shape[d] end
     if count >= 2 ^ 31 then indices = ops.cast(indices, "int64") end
-    local last, flat, inside = #indices.shape, nil, nil
+    local last, flat = #indices.shape, nil
     for d = 1, k do
       local i = ops.squeeze(part(indices, last, d, d), { last })
-      if core.kind(i) == "Tensor" and i.size > 0 then
-        local least, most = ops.reduce_min(i):item(), ops.reduce_max(i):item()
-        if least < 0 or most >= shape[d] then
-          errors.fail("%s: indices: expected 0 to %d in dimension %d, got %d", name, shape[d] - 1, d,
-            least < 0 and least or most)
-        end
-      end
-      local fits = ops.logical_and(ops.greater_equal(i, 0), ops.less(i, shape[d]))
-      flat, inside = flat and flat * shape[d] + i or i, inside and ops.logical_and(inside, fits) or fits
+      within(name .. ": indices", i, 0, shape[d] - 1, (" in dimension %d"):format(d))
+      if core.is_tracing() then i = ops.cast(ops.gather(ops.iota { size = shape[d] }, i), i.dtype) end
+      flat = flat and flat * shape[d] + i or i
     end
-    return ops.select(inside, flat, count), count
+    return flat, count
   end
 
   -- `shape` whose first k dimensions are one.
@@ -428,6 +423,15 @@ return function(ops)
     }
   end
 
+  -- Whether a tensor of a shape broadcasts to another one.
+  local function broadcasts(shape, to)
+    local before = #to - #shape
+    for d, size in ipairs(shape) do
+      if before < 0 or size ~= 1 and size ~= to[before + d] then return false end
+    end
+    return true
+  end
+
   -- beta input + alpha left right, of matrices with so many dimensions.
   local function add_product(name, rank, a, left, right)
     if #left.shape ~= rank or #right.shape ~= rank then
@@ -437,6 +441,10 @@ return function(ops)
     local product = ops.matmul(left, right)
     if a.alpha ~= 1 then product = product * a.alpha end
     if a.beta == 0 then return product end
+    if not broadcasts(a.input.shape, product.shape) then
+      errors.fail("%s: input: expected a shape that broadcasts to %s, the product's, got %s", name,
+        errors.show(product.shape), errors.show(a.input.shape))
+    end
     return (a.beta == 1 and a.input or a.input * a.beta) + product
   end
 

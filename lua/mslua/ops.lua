@@ -8,6 +8,7 @@ local errors = require "mslua.errors"
 local Cell = require "mslua.cell"
 local namespace = require "mslua.namespace"
 local strategy = require "mslua.strategy"
+local within = require "mslua.within"
 
 local ops = {}
 
@@ -247,15 +248,16 @@ local function attention(_, q, k, v, ...)
       errors.fail("scaled_dot_product_attention: key_lengths: expected int32 [%d], the number of keys of each row of q",
         q.shape[1])
     end
-    local counts = counted(lengths, #q.shape, k.shape[#k.shape - 1])
+    local keys = k.shape[#k.shape - 1]
+    within("scaled_dot_product_attention: key_lengths", lengths, 0, keys)
+    local counts = counted(lengths, #q.shape, keys)
     if not mask then
       mask = counts
     elseif mask.dtype == "bool" then
       mask = ops.logical_and(mask, counts)
     else
-      local t, s = q.shape[#q.shape - 1], k.shape[#k.shape - 1]
-      local sees
-      mask, sees = attention_mask.both(ops, mask, counts, a.causal and attention_mask.below(ops, t, s))
+      local t, sees = q.shape[#q.shape - 1], nil
+      mask, sees = attention_mask.both(ops, mask, counts, a.causal and attention_mask.below(ops, t, keys))
       how.causal = false  -- the mask says so
       return ops.select(sees, ops.masked_attention(q, k, v, mask, how), 0)
     end

@@ -161,6 +161,10 @@ check.case("diagonals", function()
   check.equal(lists(ops.diagonal(x, 1), ops.diagonal(x, -1)), { { 2, 6 }, { 4 } })
   check.equal(ops.diagonal(ms.arange(8):reshape(2, 2, 2), 0, -2, -1):totable(), { { 0, 3 }, { 4, 7 } })
   check.equal(ops.diagonal(ms.arange(8):reshape(2, 2, 2), 0, 1, 3):totable(), { { 0, 5 }, { 2, 7 } })
+  for _, shape in ipairs { { 0, 3 }, { 3, 0 }, { 0, 0 } } do
+    check.equal({ ops.diagonal(ms.zeros(shape), 1).shape[1], ops.trace(ms.zeros(shape)):item() }, { 0, 0 })
+  end
+  check.equal({ unpack(ops.diagonal(ms.zeros { 2, 0, 3 }, 0, 2, 3).shape) }, { 2, 0 })
   check.equal(ops.trace(x):item(), 6)
   check.equal(gradient(ops.trace, x), { { 1, 0, 0 }, { 0, 1, 0 } })
   check.fails_here("diagonal: offset: expected -1 to 2", function() ops.diagonal(x, 3) end)
@@ -183,6 +187,13 @@ check.case("lerp, nan_to_num, addmm, baddbmm", function()
   check.equal(ops.baddbmm(batch, batch, batch):totable(), { { { 8, 12 }, { 18, 26 } } })
   check.equal(ops.baddbmm(batch * (0 / 0), batch, batch, { beta = 0 }):totable(), { { { 7, 10 }, { 15, 22 } } })
   check.fails_here("addmm: expected matrices of 2 dimensions", function() ops.addmm(m, batch, batch) end)
+  -- As in PyTorch, input does not widen the product.
+  check.fails_here("addmm: input: expected a shape that broadcasts to {2, 2}, the product's, got {1, 2, 2}",
+    function() ops.addmm(batch, m, m) end)
+  check.fails_here("addmm: input: expected a shape that broadcasts to {1, 1}, the product's, got {2, 2}",
+    function() ops.addmm(m, f64 { { 1, 2 } }, f64 { { 1 }, { 2 } }) end)
+  check.fails_here("baddbmm: input: expected a shape that broadcasts to {1, 2, 2}, the product's, got {2, 2, 2}",
+    function() ops.baddbmm(ops.concat({ batch, batch }, 1), batch, batch) end)
 end)
 
 check.case("segments", function()

@@ -121,6 +121,10 @@ end)
 check.case("what does not fit", function()
   check.fails("does not broadcast to the scores", ops.scaled_dot_product_attention, q, k, v,
     { attn_mask = ops.greater(ms.ones { 4, 5 }, 0) })
+  for _, lengths_ in ipairs { { 6, 3 }, { -1, 3 } } do
+    check.fails_here(("scaled_dot_product_attention: key_lengths: expected 0 to 5, got %d"):format(lengths_[1]),
+      function() ops.scaled_dot_product_attention(q, k, v, { key_lengths = ms.Tensor(lengths_, ms.int32) }) end)
+  end
   check.fails("expected int32 [2]", ops.scaled_dot_product_attention, q, k, v, { key_lengths = ms.ones { 3 } })
   check.fails("expected a number that divides", ops.scaled_dot_product_attention, q, ms.ones { 2, 3, 5, 8 },
     ms.ones { 2, 3, 5, 8 })

@@ -212,8 +212,19 @@ check.case("CTCLoss", function()
     1e-10)
   check.near(flat(nn.CTCLoss(0, "none")(log_p[{ { 1, 1 } }], labels * 0 - 1)), flat(-log_p[{ { 1, 1 }, {}, { 1, 1 } }]),
     1e-12)
-  check.fails("gather: indices[2] is 7, expected 0 to 6", loss_of, outputs, {}, ms.Tensor({ 7, 6, 8, 5 }, ms.int32))
-  check.fails("gather_d: index[0,0,1] is 6, expected 0 to 4", nn.CTCLoss(), log_p, labels + 5)
+  local long = ms.Tensor({ 7, 6, 8, 5 }, ms.int32)
+  check.fails_here("CTCLoss: input_lengths: expected 1 to 7, got 8", function() loss_of(outputs, {}, long) end)
+  check.fails_here("CTCLoss: label_lengths: expected 0 to 3, got 7",
+    function() loss_of(outputs, {}, inputs, inputs) end)
+  check.fails_here("CTCLoss: labels: expected 0 to 4, got 9", function() nn.CTCLoss()(log_p, labels + 5) end)
+  check.fails_here("CTCLoss: blank: expected one of 5 classes, 0 to 4, got 5",
+    function() nn.CTCLoss(5)(log_p, labels) end)
+  -- Traced, the operator that reads the user's numbers checks them.
+  local function traced(labels_, lengths_)
+    ms.grad(function(x_) return nn.CTCLoss()(x_, labels_ + 0, lengths_ + 0) end)(log_p)
+  end
+  check.fails("expected 0 to 4", traced, labels + 5, inputs)
+  check.fails("expected 0 to 6", traced, labels, long)
   check.fails("CTCLoss: labels: expected ids [4, s], got", nn.CTCLoss(), log_p, lengths)
   check.fails("CTCLoss: input_lengths: expected [4] integers from 1 to 7", loss_of, outputs, {}, labels)
 end)

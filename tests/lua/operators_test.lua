@@ -167,6 +167,7 @@ check.case("numbers of 32 and 64 bits stay below the end of their range", functi
   check.equal(most(ms.float32, 65536, 65537), 65537 - 2 ^ -7)
   check.equal(most(ms.float64, 2 ^ 53, 2 ^ 53 + 2), 2 ^ 53)
   check.equal(most(ms.float32, 5, 5), 5)
+  check.fails("low is 3 and high is 1, expected low <= high", most, ms.float32, 3, 1)
 end)
 
 check.case("random numbers of 64 bits are not rounded to 32", function()

@@ -4,6 +4,7 @@ local core = require "mslua.core"
 local errors = require "mslua.errors"
 local loss = require "mslua.nn.loss"
 local ops = require "mslua.ops"
+local within = require "mslua.within"
 
 local NEVER = -1e30  -- the logarithm of the probability of what cannot be
 
@@ -25,20 +26,29 @@ function CTCLoss:init(...)
   self.blank, self.reduction, self.zero_infinity = a.blank, a.reduction, a.zero_infinity
 end
 
-local function check(log_probs, labels)
+local function check(blank, log_probs, labels)
   if not core.kind(log_probs) or #log_probs.shape ~= 3 then
     errors.fail("CTCLoss: expected logarithms of probabilities [t, n, classes], got %s", errors.show(log_probs))
   elseif not core.kind(labels) or #labels.shape ~= 2 or labels.shape[1] ~= log_probs.shape[2] then
     errors.fail("CTCLoss: labels: expected ids [%d, s], got %s", log_probs.shape[2], errors.show(labels))
+  elseif blank >= log_probs.shape[3] then
+    errors.fail("CTCLoss: blank: expected one of %d classes, 0 to %d, got %d", log_probs.shape[3],
+      log_probs.shape[3] - 1, blank)
   end
 end
 
--- Lengths [n]; one that is not from `least` to `most` is an error of gather.
-local function checked(name, lengths, n, least, most)
+-- Integers that are from `least` to `most`; in a network that is traced, gather checks them.
+local function checked(name, x, least, most)
+  within("CTCLoss: " .. name, x, least, most)
+  return core.is_tracing() and ops.gather(ops.iota { size = most - least + 1, start = least }, x - least) or x
+end
+
+-- Lengths [n] from `least` to `most`.
+local function lengths_of(name, lengths, n, least, most)
   if not core.kind(lengths) or #lengths.shape ~= 1 or lengths.shape[1] ~= n then
     errors.fail("CTCLoss: %s: expected [%d] integers from %d to %d, got %s", name, n, least, most, errors.show(lengths))
   end
-  return ops.gather(ops.iota { size = most - least + 1, start = least }, lengths - least)
+  return checked(name, lengths, least, most)
 end
 
 -- log(exp(a) + exp(b) + ..), also where all are NEVER.
@@ -61,16 +71,16 @@ end
 
 -- The losses [n], and the numbers of labels [n].
 function CTCLoss:each(log_probs, labels, input_lengths, label_lengths)
-  check(log_probs, labels)
+  check(self.blank, log_probs, labels)
   log_probs = loss.wide(log_probs)
   local t, n = log_probs.shape[1], log_probs.shape[2]
   local s = labels.shape[2]
   local m = 2 * s + 1
-  local lengths = label_lengths and checked("label_lengths", label_lengths, n, 0, s)
+  local lengths = label_lengths and lengths_of("label_lengths", label_lengths, n, 0, s)
     or ops.reduce_sum(ops.cast(ops.greater_equal(labels, 0), "int32"), { 2 })
   -- A blank before each label and one at the end.
   local counts = ops.less(ops.reshape(ops.iota { size = s }, { 1, s }), ops.expand_dims(lengths, 2))
-  local ids = ops.select(counts, ops.cast(labels, "int32"), self.blank)
+  local ids = checked("labels", ops.select(counts, ops.cast(labels, "int32"), self.blank), 0, log_probs.shape[3] - 1)
   local blanks = ops.zeros_like(ids) + self.blank
   local path = ops.concat({ ops.reshape(ops.stack({ blanks, ids }, 3), { n, 2 * s }), blanks[{ {}, { 1, 1 } }] }, 2)
   local each = ops.gather_d(log_probs, ops.broadcast_to(ops.reshape(path, { 1, n, m }), { t, n, m }), 3)
@@ -78,7 +88,7 @@ function CTCLoss:each(log_probs, labels, input_lengths, label_lengths)
   local before = ops.pad(ops.strided_slice(path, { 1, 1 }, { n + 1, m - 1 }), { 0, 2 }, { 0, 0 }, {}, self.blank)
   local leaves_out = ops.logical_and(ops.not_equal(path, self.blank), ops.not_equal(path, before))
   local first = ops.less(ops.reshape(ops.iota { size = m }, { 1, m }), 2)
-  local inputs = input_lengths and ops.expand_dims(checked("input_lengths", input_lengths, n, 1, t), 2)
+  local inputs = input_lengths and ops.expand_dims(lengths_of("input_lengths", input_lengths, n, 1, t), 2)
   local of_step = { ops.unstack(each, 1) }
   local alpha = ops.select(ops.broadcast_to(first, { n, m }), of_step[1], NEVER)
   for step = 2, t do
