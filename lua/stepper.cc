@@ -53,6 +53,13 @@ std::vector<int32_t> DataNodes(const Graph& graph) {
   return nodes;
 }
 
+bool HasFewerRows(const TensorType& got, const TensorType& made_for) {
+  if (got.dtype != made_for.dtype || got.rank() != made_for.rank() || got.rank() == 0) return false;
+  Shape full = got.shape;
+  full[0] = made_for.shape[0];
+  return got.shape[0] < made_for.shape[0] && full == made_for.shape;
+}
+
 // Makes the step that of the shape which `data` has.
 Status SelectShape(const Stepper& s, const std::vector<Tensor>& data) {
   const std::vector<const StepGraph*> shapes = s.graph->shapes();
@@ -67,10 +74,11 @@ Status SelectShape(const Stepper& s, const std::vector<Tensor>& data) {
     return absl::OkStatus();
   }
   const Graph& graph = s.graph->graph;
-  return absl::InvalidArgumentError(
-      absl::StrCat("argument ", wrong + 1, " of the training step is ", ToString(data[wrong].type),
-                   ", it was made for ", ToString(graph.nodes[DataNodes(graph)[wrong]].outputs[0]),
-                   shapes.size() > 1 ? absl::StrCat(" and ", shapes.size() - 1, " other shapes") : ""));
+  const TensorType &got = data[wrong].type, &made_for = graph.nodes[DataNodes(graph)[wrong]].outputs[0];
+  return absl::InvalidArgumentError(absl::StrCat(
+      "argument ", wrong + 1, " of the training step is ", ToString(got), ", it was made for ", ToString(made_for),
+      shapes.size() > 1 ? absl::StrCat(" and ", shapes.size() - 1, " other shapes") : "",
+      HasFewerRows(got, made_for) ? ": ds:batch(n, true) leaves out a last batch with fewer rows" : ""));
 }
 
 StatusOr<int> StepOnce(lua_State* L, Session& session) {

@@ -482,7 +482,7 @@ expect "a preset of a recipe without parameters" 2 "recipe: unknown preset 'smok
 run predict recipe.lua nothing.csv --ckpt best
 expect "predict of no file" 2 "predict: cannot read nothing.csv: No such file or directory"
 run sched
-expect "sched without a number of workers" 4 "MS_WORKER_NUM: expected a whole number from 1 to 65536, but it is not set"
+expect "sched without a number of workers" 4 "sched: expected --workers N, how many workers to wait for, or MS_WORKER"
 run graph recipe.lua --pass fuse
 expect "graph of a recipe" 0 "fused("
 run prof recipe.lua --steps 2 --trace trace.json

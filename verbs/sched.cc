@@ -42,6 +42,12 @@ int RunSched(const cli::CommandLine& command) {
   set("spares", kSpares, "");
   set("elastic", kElastic, "");
   set("replace-after", kReplaceAfterVariable, "");
+  if (environment.count("MS_WORKER_NUM") == 0) {
+    return Report(
+        absl::InvalidArgumentError("sched: expected --workers N, how many workers to wait for, or MS_WORKER_NUM=N "
+                                   "in the environment"),
+        kExitEnvironment);
+  }
   const auto identity = WhoAmI(environment, ReadTextFile);
   if (!identity.ok()) return Report(identity.status(), kExitEnvironment);
   NetworkOptions network = NetworkOf(command);

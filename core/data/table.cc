@@ -213,7 +213,10 @@ class TableReader : public Reader {
   Status ReadFile(const Table& table, const OpenTableFile& open, const std::string& path, Mode mode) {
     if (!IsFile(path)) return absl::NotFoundError(absl::StrCat(table.dataset, ": no file '", path, "'"));
     std::vector<std::string> known;
-    for (const auto& [name, option] : table.Named()) known.push_back(name);
+    // A label without a type or a value for an empty field is a column of the first record.
+    for (const auto& [name, option] : table.Named()) {
+      if (absl::string_view(option) != "label") known.push_back(name);
+    }
     ASSIGN_OR_RETURN(const std::unique_ptr<TableFile> file, open(path, known));
     known.clear();
     for (size_t k = 0; k < file_columns_; ++k) known.push_back(described_[k].name);

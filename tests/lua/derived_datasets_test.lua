@@ -321,6 +321,11 @@ check.case("split", function()
   check.fails_here("split: call it before shuffle", function()
     (numbers():shuffle(3):split { 0.5, 0.5 }):get_dataset_size()
   end)
+  for argument, method in pairs { num_samples = "take", shuffle = "shuffle" } do
+    local ds = ms.dataset.NumpySlicesDataset({ ms.ones { 6, 1 } }, { "x" }, { [argument] = argument == "shuffle" or 4 })
+    check.fails_here(("split: the dataset has %s: leave it out, and call %s on the parts"):format(argument, method),
+      function() (ds:split { 0.5, 0.5 }):get_dataset_size() end)
+  end
 end)
 
 check.case("a network that gives its own loss is evaluated", function()

@@ -282,6 +282,13 @@ check.case("BatchNorm: use_batch_statistics", function()
   check.equal(of_batch.moving_mean.value:totable(), { 0 })
 end)
 
+check.case("TrainOneStepCell takes batches of one size", function()
+  local step = nn.TrainOneStepCell(nn.WithLossCell(nn.Dense(3, 1), nn.MSELoss()), nn.SGD { learning_rate = 0.1 })
+  step(ms.ones { 4, 3 }, ms.ones { 4, 1 })
+  check.fails("is f32[2,3], it was made for f32[4,3]: ds:batch(n, true) leaves out a last batch with fewer rows", step,
+    ms.ones { 2, 3 }, ms.ones { 2, 1 })
+end)
+
 check.case("BatchNorm1d: of columns, of rows of numbers", function()
   local norm = nn.BatchNorm1d(2):set_train()
   check.near(values(norm(ms.Tensor { { 1, 10 }, { 3, 10 } })), { { -1, 0 }, { 1, 0 } }, 1e-4)

@@ -199,7 +199,7 @@ RANKS = ["ranks", "-n", "2"]
 # effect.
 ROWS = {
     "train -n": (TRAIN, ["-n", "2", "--out", "two"], lambda b, w: w.code == 0 and os.path.exists("two/rank_1.log")),
-    "train --elastic": (TRAIN, ["--elastic", "1:2"], says("--elastic is for workers of a cluster", 2)),
+    "train --elastic": (TRAIN, ["--elastic", "1:2", "-n", "2"], says("-n 2 starts all ranks here: leave it out", 2)),
     "train --device": (TRAIN, ["--device", "cuda"], NO_DEVICE),
     "train --preset": (TRAIN, ["--preset", "smoke"], differs),
     "train --seed": (TRAIN, ["--seed", "9"], differs),

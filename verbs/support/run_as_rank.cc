@@ -237,10 +237,11 @@ int RunAsRank(const cli::CommandLine& command, SessionOptions options, Joins joi
   }
   const bool elastic = command.flags.count("elastic") > 0 && command.Given("elastic");
   if (elastic && (identity->source != Identity::Source::kCluster || identity->recovery.empty())) {
-    return Report(absl::InvalidArgumentError(
-        absl::StrCat("--elastic is for workers of a cluster that starts again (MS_ROLE=MS_WORKER, "
-                     "MS_ENABLE_RECOVERY=1), and this is ",
-                     identity->Line(), ": leave it out; --recover starts a rank again that has died")));
+    return Report(absl::InvalidArgumentError(absl::StrCat(
+        "--elastic is for workers of a cluster that starts again (MS_ROLE=MS_WORKER, "
+        "MS_ENABLE_RECOVERY=1), and ",
+        alone && n > 1 ? absl::StrCat("-n ", n, " starts all ranks here") : absl::StrCat("this is ", identity->Line()),
+        ": leave it out; --recover starts a rank again that has died")));
   }
   const bool restarts = command.flags.count("max-restarts") > 0 && command.Given("max-restarts");
   const bool launched = identity->source == Identity::Source::kLauncher;  // whose launcher follows the flag

@@ -96,7 +96,7 @@ TEST(JsonlTest, Errors) {
   EXPECT_THAT(message(""), HasSubstr("has no record"));
   EXPECT_THAT(message("\n\n"), HasSubstr("has no record"));
   EXPECT_THAT(message("{}\n"), HasSubstr("every column is skipped"));
-  EXPECT_THAT(message("{\"a\": 1}\n", {{"label", "b"}}), HasSubstr(":1: column 'b': no value"));
+  EXPECT_THAT(message("{\"a\": 1}\n", {{"label", "b"}}), HasSubstr("label: no column 'b'; there are a"));
 }
 
 TEST(JsonlTest, ShufflesShardsAndResumes) {

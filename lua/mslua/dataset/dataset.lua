@@ -79,8 +79,10 @@ function Dataset.define(name, fields, source_of, doc)
     end
     self.spec = { source = source_of(a), num_shards = a.num_shards, shard_id = a.shard_id, ops = {},
       num_parallel_workers = a.num_parallel_workers }
-    if a.shuffle then table.insert(self.spec.ops, { kind = "shuffle", buffer_size = WHOLE }) end
-    if a.num_samples then table.insert(self.spec.ops, { kind = "take", count = a.num_samples }) end
+    if a.shuffle then table.insert(self.spec.ops, { kind = "shuffle", buffer_size = WHOLE, argument = "shuffle" }) end
+    if a.num_samples then
+      table.insert(self.spec.ops, { kind = "take", count = a.num_samples, argument = "num_samples" })
+    end
     self.made_at = core.where()
   end
   return made

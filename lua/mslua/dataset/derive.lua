@@ -178,6 +178,8 @@ local function left(spec)
       local kept = {}
       for _, i in ipairs(op.samples) do kept[i] = true end
       for i = 1, n do lost[i] = lost[i] or not kept[i] end
+    elseif op.argument then
+      errors.fail("split: the dataset has %s: leave it out, and call %s on the parts", op.argument, op.kind)
     elseif not of_columns[op.kind] then
       errors.fail("split: call it before %s", op.kind)
     end
