@@ -19,7 +19,7 @@
 #include "verbs/define.h"
 #include "verbs/support/report.h"
 
-DEFINE_int64(samples, 0, "training samples, of text characters, beside a fifth as many for tests");
+DEFINE_int64(samples, 0, "training samples, of text characters; a fifth as many are for tests");
 DEFINE_int64(data_seed, 1, "seed");
 DEFINE_int64(vocab, 0, "tokens of the vocabulary, special ones included");
 DEFINE_string(kind, "bpe", "a byte-level BPE, or WordPiece");
