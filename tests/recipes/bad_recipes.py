@@ -162,7 +162,9 @@ if LIMITED:
     case("more memory than there is", "parameter 'head.weight' f32[500000000,4] needs 8000000000 bytes: out of memory",
          [("  self.head = nn.Dense(4, 3)\n", "  self.head = nn.Dense(4, 500000000)  --@\n")], code=4)
     construct("values that do not fit into memory",
-              "  x = ops.reduce_sum(ops.expand_dims(x, 3) * ms.ones { 1, 1, 60000000 }, { 3 })\n" + HEAD,
+              "  local columns = ops.expand_dims(x, 3) * ms.ones { 1, 1, 10000 }\n"
+              "  local all = ops.expand_dims(columns, 4) * ms.ones { 1, 1, 1, 6000 }\n"
+              "  x = ops.reduce_sum(all, { 3, 4 })\n" + HEAD,
               "out of memory", code=4)
 case("network that is a class", "network: expected a Cell", [("return Net() end,\n", "return Net end,  --@\n")])
 case("network that is nothing", "network: the function gave nothing",
