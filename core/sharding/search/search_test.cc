@@ -116,7 +116,15 @@ class BruteForce {
           if (!(c == all[0])) all.push_back(c);
         }
       }
+      std::vector<int64_t> own;
+      for (const Sharding& c : all) own.push_back(model_.OfNode(i, c).picoseconds);
+      own_.push_back(std::move(own));
       candidates_.push_back(std::move(all));
+      std::vector<size_t> into;
+      for (size_t e = 0; e < forward_.edges.size(); ++e) {
+        if (forward_.edges[e].reader == i) into.push_back(e);
+      }
+      edges_into_.push_back(std::move(into));
     }
   }
   int64_t Run() {
@@ -135,10 +143,8 @@ class BruteForce {
     for (size_t c = 0; c < candidates_[p].size(); ++c) {
       choice_[i] = c;
       now_[i] = &candidates_[p][c];
-      int64_t more = model_.OfNode(i, *now_[i]).picoseconds;
-      for (size_t e = 0; e < forward_.edges.size(); ++e) {
-        if (forward_.edges[e].reader == i) more += EdgeCost(e);
-      }
+      int64_t more = own_[p][c];
+      for (const size_t e : edges_into_[p]) more += EdgeCost(e);
       Try(p + 1, cost + more);
     }
   }
@@ -157,7 +163,10 @@ class BruteForce {
   Resharder resharder_;
   const ForwardGraph forward_;
   const CostModel model_;
+  // By place in forward_.nodes: the choices, what each costs by itself, and the edges that the node reads.
   std::vector<std::vector<Sharding>> candidates_;
+  std::vector<std::vector<int64_t>> own_;
+  std::vector<std::vector<size_t>> edges_into_;
   std::vector<const Sharding*> now_;
   std::vector<size_t> choice_;
   std::map<std::tuple<size_t, size_t, size_t>, int64_t> edges_;
