@@ -5,10 +5,8 @@ ranks=$1 exchange=$2
 "$ranks" --ranks 2 --seconds 0.001 --op broadcast > lines.txt && cat lines.txt
 grep -q '"op": "broadcast", "ranks": 2, .*"us": [0-9.]' lines.txt || exit 1
 # A program that begins removes the folders that no process holds, and no others.
-for i in 1 2 3 4 5; do
-  "$ranks" --ranks 2 --seconds 0.001 --op broadcast > /dev/null & first=$!
-  "$ranks" --ranks 2 --seconds 0.001 --op broadcast > /dev/null || exit 1
-  wait $first || exit 1
-done
+"$ranks" --ranks 2 --seconds 0.001 --op broadcast > /dev/null & first=$!
+"$ranks" --ranks 2 --seconds 0.001 --op broadcast > /dev/null || exit 1
+wait $first || exit 1
 "$ranks" --op nosuch 2> refused.txt && exit 1
 grep -q "got 'nosuch'" refused.txt
