@@ -33,6 +33,7 @@ LIMIT = 120
 
 RECIPE = """
 local ms = require "mslua"
+local ffi = require "ffi"
 local nn, ops = ms.nn, ms.ops
 local p = ms.params { steps = 2000, nap = 0.0, nap_until = "", lr = 0.01 }
 local Net = nn.Cell:extend "Net"
@@ -42,13 +43,18 @@ function Net:init()
   self.matmul, self.relu, self.matmul2 = ops.MatMul(), ops.ReLU(), ops.MatMul()
 end
 function Net:construct(x) return self.matmul2(self.relu(self.matmul(x, self.weight)), self.weight2) end
+ffi.cdef "int usleep(unsigned microseconds);"
+-- A short nap starts no program: that would take longer than the nap. A long one is where Lua knows it, for .diag.
+local function nap()
+  if p.nap < 1 then ffi.C.usleep(p.nap * 1e6) else os.execute("sleep " .. p.nap) end
+end
 -- Each sample comes after a nap, until there is the file.
 local function source(i)
   local file = p.nap_until ~= "" and io.open(p.nap_until)
   if file then
     file:close()
   elseif p.nap > 0 then
-    os.execute("sleep " .. p.nap)
+    nap()
   end
   return ms.rand({ 32 }, ms.float32, "x" .. i % 7), ms.rand({ 4 }, ms.float32, "y" .. i % 7)
 end
