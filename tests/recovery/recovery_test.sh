@@ -4,6 +4,57 @@
 chaos=$here/tests/recovery/chaos
 recipe=$here/tests/recovery/lenet.lua
 
+# Its only process dies once.
+cat > alone.lua <<'LUA'
+local ms = require "mslua"
+local nn = ms.nn
+local Net = nn.Cell:extend "Net"
+function Net:init() self.d = nn.Dense(2, 1) end
+function Net:construct(x) return self.d(x) end
+local Once = ms.Callback:extend "Once"
+function Once:on_train_step_end(run)
+  local mark = io.open("killed", "r")
+  if run.step ~= 9 or mark then return end
+  io.open("killed", "w"):close()
+  os.execute "kill -9 $PPID"
+end
+return ms.recipe {
+  name = "alone", network = function() return Net() end, loss = nn.MSELoss(), callbacks = { Once() },
+  dataset = function()
+    return ms.dataset.NumpySlicesDataset({ ms.rand { 20, 2 }, ms.rand { 20, 1 } }, { "x", "y" }):batch(1)
+  end,
+  optimizer = nn.SGD { learning_rate = 0.1 }, train = { epochs = 1 },
+}
+LUA
+
+# Starters that take half a minute each, beside the other tests: each with its own folders for files and for sockets.
+# aside NAME: mslua again -- ./NAME.sh, the output in aside/NAME/out.txt and the exit code in aside/NAME/code.txt.
+aside() {
+  mkdir -p "aside/$1" "$TMPDIR/$1"
+  cp alone.lua "aside/$1/"
+  cat > "aside/$1/$1.sh"
+  chmod +x "aside/$1/$1.sh"
+  (cd "aside/$1" && TMPDIR=$TMPDIR/$1 && "$mslua" again -- "./$1.sh" > out.txt 2>&1; echo $? > code.txt) &
+}
+# One that does not end when its ranks have died, as mpirun now and then, and leaves a process.
+aside hangs <<SH
+#!/bin/sh
+"$mslua" train alone.lua --out hangs
+[ \$? -lt 128 ] && exit 0
+trap "" TERM
+sleep 1000
+SH
+hangs=$!
+# What it does when its ranks have ended in order is its own business.
+aside late <<SH
+#!/bin/sh
+touch killed
+"$mslua" train alone.lua --out late
+sleep 33
+exit 9
+SH
+late=$!
+
 # holds MODE VICTIMS [flags]: whenever the kill comes, the job ends as uninterrupted.
 holds() {
   mode=$1 victims=$2
@@ -57,27 +108,6 @@ expect "a recipe's error" 2 "boom"
 refuse "a recipe's error" "starts again"
 
 # One rank starts again too.
-cat > alone.lua <<'LUA'
-local ms = require "mslua"
-local nn = ms.nn
-local Net = nn.Cell:extend "Net"
-function Net:init() self.d = nn.Dense(2, 1) end
-function Net:construct(x) return self.d(x) end
-local Once = ms.Callback:extend "Once"
-function Once:on_train_step_end(run)
-  local mark = io.open("killed", "r")
-  if run.step ~= 9 or mark then return end
-  io.open("killed", "w"):close()
-  os.execute "kill -9 $PPID"
-end
-return ms.recipe {
-  name = "alone", network = function() return Net() end, loss = nn.MSELoss(), callbacks = { Once() },
-  dataset = function()
-    return ms.dataset.NumpySlicesDataset({ ms.rand { 20, 2 }, ms.rand { 20, 1 } }, { "x", "y" }):batch(1)
-  end,
-  optimizer = nn.SGD { learning_rate = 0.1 }, train = { epochs = 1 },
-}
-LUA
 run "$mslua" train alone.lua --recover --out alone
 expect "one rank" 0 "the job starts again (1)"
 expect "one rank" 0 "resuming from memory at step"
@@ -303,31 +333,16 @@ SH
   refuse "statistics that have left" "running statistics"
 fi
 
-# A starter that does not end when its ranks have died, as mpirun now and then, and leaves a process.
-rm -f killed
-cat > hangs.sh <<SH
-#!/bin/sh
-"$mslua" train alone.lua --out hangs
-[ \$? -lt 128 ] && exit 0
-trap "" TERM
-sleep 1000
-SH
-chmod +x hangs.sh
-run "$mslua" again -- ./hangs.sh
+# The two starters that begin before the rest.
+wait $hangs
+out=$(cat aside/hangs/out.txt) code=$(cat aside/hangs/code.txt)
 expect "a starter that hangs" 0 "./hangs.sh continued for 30s after its ranks had died, and was ended"
 expect "a starter that hangs" 0 "the job starts again (1)"
 expect "a starter that hangs" 0 "resuming from memory at step"
-run grep -c "^epoch" hangs/rank_0.log
+run grep -c "^epoch" aside/hangs/hangs/rank_0.log
 expect "the log of a starter that hangs" 0 20
-# What it does when its ranks have ended in order is its own business.
-cat > late.sh <<SH
-#!/bin/sh
-"$mslua" train alone.lua --out late
-sleep 33
-exit 9
-SH
-chmod +x late.sh
-run "$mslua" again -- ./late.sh
+wait $late
+out=$(cat aside/late/out.txt) code=$(cat aside/late/code.txt)
 expect "a starter that does more" 9 ""
 refuse "a starter that does more" "was ended"
 
@@ -337,6 +352,7 @@ run "$mslua" again -- sh -c 'exit 3'
 expect "a code that would come back" 3 ""
 
 no_leftovers "at the end"
+for one in hangs late; do (TMPDIR=$TMPDIR/$one && no_leftovers "$one" && exit "$failed") || failed=1; done
 
 # Two jobs of one command would take the memory of each other.
 set -- train "$recipe" -n 2 --recover epochs=200 nap=0.05
