@@ -89,6 +89,26 @@ TEST(DType, EveryHalfSurvivesTheRoundTrip) {
   }
 }
 
+TEST(DType, EveryHalfHasItsValueAndRoundsFromItsNeighbourhood) {
+  const auto value = [](uint32_t bits) {
+    F16 h;
+    h.bits = static_cast<uint16_t>(bits);
+    return static_cast<float>(h);
+  };
+  for (uint32_t bits = 0; bits < 0x7c00; ++bits) {
+    const int exponent = static_cast<int>(bits >> 10), mantissa = static_cast<int>(bits & 0x3ff);
+    const double exact = exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25);
+    ASSERT_EQ(value(bits), exact);
+    ASSERT_EQ(value(bits | 0x8000), -exact);
+    // Half-way to the next one, which after the largest is 65536 and so infinity.
+    const double next = bits == 0x7bff ? 65536 : static_cast<double>(value(bits + 1));
+    const auto middle = static_cast<float>((exact + next) / 2);
+    ASSERT_EQ(F16(middle).bits, bits + (bits & 1));
+    ASSERT_EQ(F16(std::nextafter(middle, 0.0f)).bits, bits);
+    ASSERT_EQ(F16(-std::nextafter(middle, 1e9f)).bits, (bits + 1) | 0x8000);
+  }
+}
+
 TEST(DType, SixteenBitFloatsRoundToNearestEven) {
   EXPECT_EQ(static_cast<float>(F16(1.0f + 0x1p-11f)), 1.0f);
   EXPECT_EQ(static_cast<float>(F16(1.0f + 0x3p-11f)), 1.0f + 0x1p-9f);

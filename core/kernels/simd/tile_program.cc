@@ -244,6 +244,7 @@ int64_t RowOf(const Shape& sizes, const Shape& strides) {
   return repeats ? sizes[1] : 0;
 }
 
+// Whether conversions.h has T.
 template <class T>
 constexpr bool kConverts = std::is_same_v<T, F16> || (std::is_integral_v<T> && !std::is_same_v<T, bool>);
 
