@@ -245,7 +245,7 @@ return function(ops)
   ------------------------------------------------------------------------------------------------------------ places
 
   -- The places that the last axis of `indices` [.., k] names in the first k dimensions of a tensor of `shape`, counted
-  -- as if these dimensions were one, [..]; and its size. In a network that is traced, gather checks each dimension.
+  -- as if these dimensions were one, [..]; and its size.
   local function places_in(name, shape, indices)
     local k = indices.shape[#indices.shape]
     if not indices.dtype:find "^int" or not k or k < 1 or k > #shape then
@@ -258,8 +258,7 @@ return function(ops)
     local last, flat = #indices.shape, nil
     for d = 1, k do
       local i = ops.squeeze(part(indices, last, d, d), { last })
-      within(name .. ": indices", i, 0, shape[d] - 1, (" in dimension %d"):format(d))
-      if core.is_tracing() then i = ops.cast(ops.gather(ops.iota { size = shape[d] }, i), i.dtype) end
+      i = within(ops, name .. ": indices", i, 0, shape[d] - 1, (" in dimension %d"):format(d))
       flat = flat and flat * shape[d] + i or i
     end
     return flat, count

@@ -223,7 +223,7 @@ local bind_attention = args.signature("scaled_dot_product_attention", {
 local function counted(lengths, rank, s)
   local shape = { lengths.shape[1] }
   for d = 2, rank do shape[d] = 1 end
-  return ops.less(ops.iota { size = s }, ops.reshape(lengths:astype "int32", shape))
+  return ops.less(ops.iota { size = s }, ops.reshape(lengths, shape))
 end
 
 --- softmax(scale * q k^T) v for queries q [.., h, t, d], keys k [.., g, s, d] and values v [.., g, s, e], of which each
@@ -249,7 +249,7 @@ local function attention(_, q, k, v, ...)
         q.shape[1])
     end
     local keys = k.shape[#k.shape - 1]
-    within("scaled_dot_product_attention: key_lengths", lengths, 0, keys)
+    lengths = within(ops, "scaled_dot_product_attention: key_lengths", lengths:astype "int32", 0, keys)
     local counts = counted(lengths, #q.shape, keys)
     if not mask then
       mask = counts

@@ -124,6 +124,10 @@ check.case("what does not fit", function()
   for _, lengths_ in ipairs { { 6, 3 }, { -1, 3 } } do
     check.fails_here(("scaled_dot_product_attention: key_lengths: expected 0 to 5, got %d"):format(lengths_[1]),
       function() ops.scaled_dot_product_attention(q, k, v, { key_lengths = ms.Tensor(lengths_, ms.int32) }) end)
+    check.fails(("is %d, expected 0 to 5"):format(lengths_[1]), ms.grad(function(q_)
+      return ops.reduce_sum(ops.scaled_dot_product_attention(q_, k, v,
+        { key_lengths = ms.Tensor(lengths_, ms.int32) }))
+    end), q)
   end
   check.fails("expected int32 [2]", ops.scaled_dot_product_attention, q, k, v, { key_lengths = ms.ones { 3 } })
   check.fails("expected a number that divides", ops.scaled_dot_product_attention, q, ms.ones { 2, 3, 5, 8 },

@@ -37,18 +37,12 @@ local function check(blank, log_probs, labels)
   end
 end
 
--- Integers that are from `least` to `most`; in a network that is traced, gather checks them.
-local function checked(name, x, least, most)
-  within("CTCLoss: " .. name, x, least, most)
-  return core.is_tracing() and ops.gather(ops.iota { size = most - least + 1, start = least }, x - least) or x
-end
-
 -- Lengths [n] from `least` to `most`.
 local function lengths_of(name, lengths, n, least, most)
   if not core.kind(lengths) or #lengths.shape ~= 1 or lengths.shape[1] ~= n then
     errors.fail("CTCLoss: %s: expected [%d] integers from %d to %d, got %s", name, n, least, most, errors.show(lengths))
   end
-  return checked(name, lengths, least, most)
+  return within(ops, "CTCLoss: " .. name, lengths, least, most)
 end
 
 -- log(exp(a) + exp(b) + ..), also where all are NEVER.
@@ -80,7 +74,8 @@ function CTCLoss:each(log_probs, labels, input_lengths, label_lengths)
     or ops.reduce_sum(ops.cast(ops.greater_equal(labels, 0), "int32"), { 2 })
   -- A blank before each label and one at the end.
   local counts = ops.less(ops.reshape(ops.iota { size = s }, { 1, s }), ops.expand_dims(lengths, 2))
-  local ids = checked("labels", ops.select(counts, ops.cast(labels, "int32"), self.blank), 0, log_probs.shape[3] - 1)
+  local ids = within(ops, "CTCLoss: labels", ops.select(counts, ops.cast(labels, "int32"), self.blank), 0,
+    log_probs.shape[3] - 1)
   local blanks = ops.zeros_like(ids) + self.blank
   local path = ops.concat({ ops.reshape(ops.stack({ blanks, ids }, 3), { n, 2 * s }), blanks[{ {}, { 1, 1 } }] }, 2)
   local each = ops.gather_d(log_probs, ops.broadcast_to(ops.reshape(path, { 1, n, m }), { t, n, m }), 3)
