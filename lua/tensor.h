@@ -9,7 +9,7 @@ namespace mslua {
 
 // Memory with undefined contents, to be filled before anybody else sees it. An error when there is not enough.
 StatusOr<Tensor> NewTensor(TensorAllocator& allocator, const TensorType& type);
-// Element by element; shares memory when the type is the same.
+// As the operator cast; shares memory when the type is the same.
 StatusOr<Tensor> CastTensor(TensorAllocator& allocator, const Tensor& tensor, DType dtype);
 
 }  // namespace mslua

@@ -111,8 +111,13 @@ StatusOr<int> MakeArange(lua_State* L, Session& session) {
     }
   }
   ASSIGN_OR_RETURN(Tensor t, NewTensor(session.allocator(), type));
-  for (int64_t i = 0; i < type.shape[0]; ++i)
-    StoreDouble(type.dtype, t.data.get(), i, start + static_cast<double>(i) * step);
+  DispatchDType(type.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t i = 0; i < type.shape[0]; ++i) {
+      const double number = start + static_cast<double>(i) * step;
+      static_cast<T*>(t.data.get())[i] = static_cast<T>(static_cast<ComputeType<T>>(number));
+    }
+  });
   PushObject<Tensor>(L, std::move(t));
   return 1;
 }

@@ -184,6 +184,14 @@ StatusOr<ScalarOp> ParseScalarOp(absl::string_view name) {
   return absl::InvalidArgumentError(absl::StrCat("'", name, "' is not a scalar function"));
 }
 
+ScalarProgram CopyProgram() {
+  ScalarProgram copy;
+  copy.num_inputs = 1;
+  copy.code.push_back({ScalarOp::kInput, {0, -1, -1}, 0});
+  copy.results = {0};
+  return copy;
+}
+
 StatusOr<ScalarProgram> ParseFormula(const std::vector<std::string>& expressions, const FormulaNames& names) {
   ScalarProgram program;
   program.num_inputs = static_cast<int32_t>(names.inputs.size());

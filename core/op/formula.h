@@ -58,6 +58,9 @@ struct ScalarProgram {
   }
 };
 
+// One input, which is the result as well.
+ScalarProgram CopyProgram();
+
 // Names that a formula may use: inputs by position; constants by value (an operator's attributes).
 struct FormulaNames {
   std::vector<std::string> inputs;

@@ -140,13 +140,7 @@ MSLUA_OPERATOR(broadcast_to) {
     return attrs.Set("shape", std::vector<int64_t>(shape.begin(), shape.end()));
   });
   op.Grad(BroadcastGrad);
-  op.Reference([](const OpCall& c) {
-    ScalarProgram copy;
-    copy.num_inputs = 1;
-    copy.code.push_back({ScalarOp::kInput, {0, -1, -1}, 0});
-    copy.results = {0};
-    return EvaluateElementwise(copy, c.inputs, c.outputs);
-  });
+  op.Reference([](const OpCall& c) { return EvaluateElementwise(CopyProgram(), c.inputs, c.outputs); });
   op.Fast(Runs());
   op.OnDevice([](const OpSpec& spec) {
     const std::string from = BroadcastIndex("i", spec.outputs[0].shape, spec.inputs[0].shape);

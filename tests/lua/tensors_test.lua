@@ -188,6 +188,32 @@ check.case("ndim is a field of tensors, parameters and traced values", function(
   check.equal(found, 3)
 end)
 
+check.case("astype and ms.Tensor convert as ops.cast does, between all types", function()
+  local types = { "bool", "uint8", "int32", "int64", "bfloat16", "float16", "float32", "float64" }
+  local numbers = { 0, 1, -1, 0.4, 1.5, 2.5, -2.5, 100.25, 127, 65504, 65519, 2 ^ 24 + 1, 0.1, 6e-8 }
+  for i = #numbers + 1, 1100 do numbers[i] = (i * 37) % 251 / 8 end
+  for _, from in ipairs(types) do
+    local fits = {}
+    for i, x in ipairs(numbers) do
+      local whole, small = not from:find "float", from == "bool" and 1 or from == "uint8" and 255 or math.huge
+      fits[i] = whole and math.min(math.abs(math.floor(x)), small) or x
+    end
+    local x = ms.Tensor(fits, from)
+    for _, to in ipairs(types) do
+      local want = ops.cast(x, to)
+      check.equal(x:astype(to):totable(), want:totable(), from .. " to " .. to)
+      check.equal(ms.Tensor(x, to):totable(), want:totable(), from .. " to " .. to)
+    end
+  end
+  local special = ms.Tensor({ 1 / 0, -1 / 0, 0 / 0 }, "float64")
+  for _, to in ipairs { "bfloat16", "float16", "float32" } do
+    check.equal(tostring(special:astype(to)), tostring(ops.cast(special, to)))
+  end
+  check.equal(special:astype "bool":totable(), { true, true, true })
+  check.equal(ms.Tensor({}, "float32"):astype("int64").shape, { 0 })
+  check.equal(ms.Tensor({ 2 ^ 53, -2 ^ 62 }, "int64"):astype("uint8"):totable(), { 0, 0 })
+end)
+
 check.case("a text and a tensor make a text", function()
   check.equal("loss " .. ms.Tensor(1.5) .. "!", "loss 1.5!")
   check.equal(ms.Tensor { 1, 2 } .. "", "[1., 2.]")
