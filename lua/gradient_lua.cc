@@ -147,7 +147,13 @@ StatusOr<TracedCall> TraceCall(lua_State* L, Session& session, const GradFunctio
   }
   for (int64_t a : f.arguments) {
     if (a >= arguments || !values[static_cast<size_t>(a)].valid()) {
-      return absl::InvalidArgumentError(absl::StrCat("value_and_grad: argument ", a + 1, " is not a tensor"));
+      return absl::InvalidArgumentError(
+          a >= arguments ? absl::StrCat("value_and_grad: expected a tensor as argument ", a + 1, ", got ", arguments,
+                                        " argument", arguments == 1 ? "" : "s",
+                                        ": its gradient is asked for; grad_position = {} with weights asks for none")
+                         : absl::StrCat("value_and_grad: expected a tensor as argument ", a + 1, ", got ",
+                                        Describe(L, static_cast<int>(a) + 1),
+                                        ": its gradient is asked for; give each tensor as an argument of its own"));
     }
     call.wrt.push_back(values[static_cast<size_t>(a)]);
     const TensorType argument = trace.g().TypeOf(call.wrt.back());

@@ -159,6 +159,17 @@ const std::vector<std::string>& Settable() {
   return *names;
 }
 
+// Whether a graph is traced that runs many times: what is read from memory now would be its value in all of them.
+bool IsCompiled(const Session& session) { return session.trace != nullptr && !session.trace->follows_cells(); }
+
+// In a trace: from here on the parameter is the operand at `index`.
+StatusOr<int> AssignTraced(lua_State* L, Session& session, const ParameterHandle& p, int index) {
+  if (session.trace == nullptr) return EndedTrace();
+  ASSIGN_OR_RETURN(const Value value, OperandValue(session, L, index, p->type.dtype));
+  RETURN_IF_ERROR(session.trace->Assign(p, value));
+  return 0;
+}
+
 StatusOr<int> GetField(lua_State* L, Session& session) {
   const auto* handle = ToObject<ParameterHandle>(L, 1);
   if (handle == nullptr) return absl::InvalidArgumentError("expected a Parameter");
@@ -177,7 +188,10 @@ StatusOr<int> GetField(lua_State* L, Session& session) {
       lua_pushboolean(L, p.parallel_optimizer);
     else if (field == "comm_fusion")
       lua_pushnumber(L, static_cast<double>(p.comm_fusion));
-    else if (field == "value") {
+    else if (field == "value" && IsCompiled(session)) {
+      ASSIGN_OR_RETURN(const Value value, session.trace->ParameterValue(*handle));
+      PushValue(L, *session.trace, session.trace->g().Op("stop_gradient", {value}));
+    } else if (field == "value") {
       ASSIGN_OR_RETURN(Tensor value, WholeValue(session, p));
       PushObject<Tensor>(L, std::move(value));
     } else if (field == "init") {
@@ -201,6 +215,8 @@ StatusOr<int> SetField(lua_State* L, Session& session) {
     ASSIGN_OR_RETURN(const std::string name, ReadString(L, 3, what));
     if (name.empty()) return absl::InvalidArgumentError(absl::StrCat(what, ": expected a name, got \"\""));
     p.name = name;
+  } else if (field == "value" && (IsCompiled(session) || ToObject<TracedValue>(L, 3) != nullptr)) {
+    return AssignTraced(L, session, *handle, 3);
   } else if (field == "value") {
     ASSIGN_OR_RETURN(const Tensor value, ReadTensor(session, L, 3, p.type.dtype, what));
     RETURN_IF_ERROR(SetValue(session.state(), p, value));
@@ -240,11 +256,7 @@ StatusOr<int> AssignParameter(lua_State* L, Session& session) {
   const auto* handle = ToObject<ParameterHandle>(L, 1);
   if (handle == nullptr)
     return absl::InvalidArgumentError(absl::StrCat("assign: expected a Parameter, got ", Describe(L, 1)));
-  if (session.trace != nullptr) {
-    ASSIGN_OR_RETURN(const Value value, OperandValue(session, L, 2, (*handle)->type.dtype));
-    RETURN_IF_ERROR(session.trace->Assign(*handle, value));
-    return 0;
-  }
+  if (session.trace != nullptr) return AssignTraced(L, session, *handle, 2);
   ASSIGN_OR_RETURN(const Tensor value, ReadTensor(session, L, 2, (*handle)->type.dtype, "assign"));
   RETURN_IF_ERROR(SetValue(session.state(), **handle, value));
   return 0;

@@ -288,11 +288,37 @@ const char* HereCalled(absl::string_view name) {
                                        {"std", "ms.ops.std(x, { axis = ... })"},
                                        {"var", "ms.ops.var(x, { axis = ... })"},
                                        {"backward", "ms.grad or ms.value_and_grad of a function"},
-                                       {"detach", "ms.ops.stop_gradient(x)"}};
+                                       {"detach", "ms.ops.stop_gradient(x)"},
+                                       {"clone", "x itself: no operator changes a tensor"},
+                                       {"copy", "x itself: no operator changes a tensor"},
+                                       {"data", "p.value of a parameter p"},
+                                       {"set_data", "p.value = x, of a parameter p"},
+                                       {"copy_", "p.value = x, of a parameter p"},
+                                       {"grad", "gradients are results of ms.value_and_grad"},
+                                       {"dim", "x.ndim"},
+                                       {"numel", "x.size"},
+                                       {"int", "x:astype(ms.int32)"},
+                                       {"long", "x:astype(ms.int64)"},
+                                       {"double", "x:astype(ms.float64)"},
+                                       {"half", "x:astype(ms.float16)"},
+                                       {"cpu", "x itself: a tensor is in the memory of the process"},
+                                       {"cuda", "--device of the command says where a network is computed"}};
   for (const auto& [theirs, ours] : kNames) {
     if (name == theirs) return ours;
   }
   return nullptr;
+}
+
+// What the library says of a method that is an operator or a function, by mslua.namespace; empty: nothing.
+std::string FunctionCalled(lua_State* L, const std::string& name) {
+  const StackGuard guard(L);
+  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
+  lua_getfield(L, -1, "mslua.namespace");
+  if (lua_type(L, -1) != LUA_TTABLE) return "";
+  lua_getfield(L, -1, "function_for");
+  PushString(L, name);
+  if (lua_pcall(L, 1, 1, 0) != 0 || lua_type(L, -1) != LUA_TSTRING) return "";
+  return lua_tostring(L, -1);
 }
 
 // `methods` lies at that index.
@@ -303,9 +329,10 @@ Status NoSuchField(lua_State* L, int methods, absl::string_view field) {
   }
   std::sort(known.begin(), known.end());
   const std::string name(field);
-  const char* ours = HereCalled(name);
+  const char* named = HereCalled(name);
+  const std::string ours = named != nullptr ? named : FunctionCalled(L, name);
   return absl::InvalidArgumentError(absl::StrCat("a tensor has no field or method '", name, "'",
-                                                 ours != nullptr ? absl::StrCat(": ", ours) : DidYouMean(name, known)));
+                                                 !ours.empty() ? absl::StrCat(": ", ours) : DidYouMean(name, known)));
 }
 
 }  // namespace
@@ -461,8 +488,7 @@ StatusOr<int> IndexOperand(lua_State* L, Session& session) {
 namespace {
 
 StatusOr<int> NoRemainder(lua_State*, Session&) {
-  return absl::InvalidArgumentError(
-      "a % b: tensors have no remainder; a - ms.ops.floor(a / b) * b is that of float tensors, as Lua has it");
+  return absl::InvalidArgumentError("a % b: tensors have no %: ms.ops.floor_mod(a, b) is the remainder that Lua has");
 }
 
 // "loss " .. x: both as tostring gives them.

@@ -81,25 +81,40 @@ StatusOr<int> IsGlobal(lua_State* L, Session& session) {
   lua_pushboolean(L, session.trace != nullptr && session.trace->sharded());
   return 1;
 }
+// core.training(): of the cell that is called. core.training(told): of one of which set_train has said so; nil: it has
+// not been called.
 StatusOr<int> Training(lua_State* L, Session& session) {
   const Trace* const trace = session.trace;
-  const bool on = trace == nullptr ? session.training : trace->training();
-  lua_pushboolean(L, trace == nullptr || trace->follows_cells() ? session.training_of_all.value_or(on) : on);
+  const bool asks = lua_gettop(L) > 0, told = lua_toboolean(L, 1) != 0;
+  const bool follows = trace == nullptr || trace->follows_cells();
+  bool on = trace == nullptr ? session.training : trace->training() && !trace->cell_evaluates();
+  if (follows)
+    on = session.training_of_all.value_or(asks ? told : on);
+  else if (asks)
+    on = trace->training() && !(trace->heeds_cells() && lua_isboolean(L, 1) && !told);
+  lua_pushboolean(L, on);
   return 1;
 }
-// core.set_training(on): of the cell that is called; gives what was before, or nil where that holds for all cells.
+// core.set_training(told): of the cell that is called, which set_train has said so of; nil: it has not been called.
+// Gives what core.training gave before, or nil where that is the same for all cells.
 StatusOr<int> SetTraining(lua_State* L, Session& session) {
-  ASSIGN_OR_RETURN(const bool on, ReadBool(L, 1, "set_training"));
+  const bool told = lua_toboolean(L, 1) != 0, evaluates = lua_isboolean(L, 1) && !told;
   Trace* const trace = session.trace;
-  if (session.training_of_all || (trace != nullptr && !trace->follows_cells())) {
+  const bool trains = trace != nullptr && !trace->follows_cells();
+  if (trains ? !trace->heeds_cells() : session.training_of_all.has_value()) {
     lua_pushnil(L);
+    return 1;
+  }
+  if (trains) {
+    lua_pushboolean(L, !trace->cell_evaluates());
+    trace->SetCellEvaluates(evaluates);
     return 1;
   }
   lua_pushboolean(L, trace != nullptr ? trace->training() : session.training);
   if (trace != nullptr)
-    trace->SetTraining(on);
+    trace->SetTraining(told);
   else
-    session.training = on;
+    session.training = told;
   return 1;
 }
 // core.force_training(on or nil): of all cells that do not train under train; gives what was before.

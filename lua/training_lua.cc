@@ -101,9 +101,10 @@ Status ReadGroups(lua_State* L, int optimizer, TrainSpec* spec) {
 }
 
 Status ReadTrainSpec(lua_State* L, TrainSpec* spec) {
-  RETURN_IF_ERROR(CheckFields(L, 1, "build_train",
-                              {"name", "forward", "inputs", "parameters", "network", "optimizer", "accumulate", "clip",
-                               "grad_norm", "gradients", "ema", "loss_scale", "amp", "aggregate", "shard"}));
+  RETURN_IF_ERROR(
+      CheckFields(L, 1, "build_train",
+                  {"name", "forward", "inputs", "parameters", "network", "optimizer", "accumulate", "clip", "grad_norm",
+                   "gradients", "ema", "loss_scale", "amp", "aggregate", "shard", "heed_cells"}));
   ASSIGN_OR_RETURN(spec->name, FieldString(L, 1, "name", "train"));
   lua_getfield(L, 1, "inputs");
   ASSIGN_OR_RETURN(spec->inputs, ReadInputSpecs(L, -1, "build_train"));
@@ -261,6 +262,8 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
   lua_settop(L, 1);
   lua_getfield(L, 1, "forward");
   TraceScope scope(session, spec.name, /*training=*/true);
+  ASSIGN_OR_RETURN(const bool heeds, FieldBool(L, 1, "heed_cells", false));
+  if (heeds) scope.trace().HeedCells();
   ASSIGN_OR_RETURN(TrainGraph made,
                    BuildTrainGraph(session.state(), scope.trace(), spec, Forward(L, session, 2, spec.name)));
   return PushTrainGraph(L, std::move(made));
@@ -276,6 +279,7 @@ StatusOr<int> BuildSteps(lua_State* L, Session& session) {
   if (n == 0) return absl::InvalidArgumentError(absl::StrCat("build_steps: expected a list, got ", Describe(L, 1)));
   if (!lua_checkstack(L, n + 16)) return absl::ResourceExhaustedError("Lua's stack is full");
   std::vector<NamedStep> steps(static_cast<size_t>(n));
+  bool heeds = false;
   for (int i = 1; i <= n; ++i) {
     NamedStep& step = steps[static_cast<size_t>(i) - 1];
     lua_rawgeti(L, 1, i);
@@ -283,6 +287,7 @@ StatusOr<int> BuildSteps(lua_State* L, Session& session) {
     ASSIGN_OR_RETURN(step.spec, ReadStep(L));
     lua_getfield(L, 1, "shard");
     step.spec.sharded = !lua_isnil(L, -1);
+    ASSIGN_OR_RETURN(heeds, FieldBool(L, 1, "heed_cells", false));
     lua_settop(L, i + 1);  // the table, the list, and the functions of the steps before
     lua_getfield(L, 1, "forward");
     lua_remove(L, 1);
@@ -290,6 +295,7 @@ StatusOr<int> BuildSteps(lua_State* L, Session& session) {
     step.forward = Forward(L, session, i + 1, step.name);
   }
   TraceScope scope(session, name, /*training=*/true);
+  if (heeds) scope.trace().HeedCells();
   ASSIGN_OR_RETURN(TrainGraph made, BuildStepsGraph(session.state(), scope.trace(), steps));
   return PushTrainGraph(L, std::move(made));
 }

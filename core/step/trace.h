@@ -36,6 +36,11 @@ class Trace {
   void FollowCells() { follows_cells_ = true; }
   bool follows_cells() const { return follows_cells_; }
   void SetTraining(bool training) { training_ = training; }
+  // From here on cells that are said to evaluate do so in a training graph too.
+  void HeedCells() { heeds_cells_ = true; }
+  bool heeds_cells() const { return heeds_cells_; }
+  void SetCellEvaluates(bool evaluates) { cell_evaluates_ = evaluates; }
+  bool cell_evaluates() const { return cell_evaluates_; }
   // Whether the rank's view shards the graph: operators keep their strategies, and parameters may be parts.
   void SetSharded(bool sharded) { sharded_ = sharded; }
   bool sharded() const { return sharded_; }
@@ -127,7 +132,7 @@ class Trace {
   RankState& state_;
   const uint64_t id_;
   bool training_;
-  bool follows_cells_ = false, captures_ = false, sharded_ = false;
+  bool follows_cells_ = false, heeds_cells_ = false, cell_evaluates_ = false, captures_ = false, sharded_ = false;
   std::vector<Tensor> captured_;
   std::vector<Value> captured_values_;
   absl::optional<DType> amp_;

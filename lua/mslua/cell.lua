@@ -37,9 +37,13 @@ end
 --- The table of the fields of a cell being made.
 function Cell._new_fields() return {} end
 
+local trains
+
+--- A field. `training` is whether the cell trains, in construct or outside.
 function Cell.__index(self, key)
   local v = rawget(self, "_fields")[key]
   if v ~= nil then return v end
+  if key == "training" then return trains(self) end
   return class.lookup(self, key)
 end
 
@@ -96,6 +100,8 @@ local function check_field(self, key, v)
   elseif key == "requires_grad" and type(v) == "boolean" then
     errors.fail("%s.requires_grad = %s has no effect: parameters have it: for _, p in ipairs(cell:get_parameters()) do "
       .. "p.requires_grad = %s end", self.class_name, tostring(v), tostring(v))
+  elseif key == "training" then
+    errors.fail("%s.training cannot be assigned: cell:set_train(%s)", self.class_name, tostring(v))
   elseif key == "pipeline_stage" and v ~= nil and (type(v) ~= "number" or v < 0 or v ~= math.floor(v)) then
     errors.fail("%s.pipeline_stage: expected a stage, an integer from 0, got %s", self.class_name, errors.show(v))
   end
@@ -107,6 +113,8 @@ local field_names = setmetatable({}, { __mode = "k" })  -- cell -> the field it 
 -- `structure` counts that.
 local structure = 0
 local own_names = setmetatable({}, { __mode = "k" })    -- parameter -> the name that it was made with; false: none
+-- How often a field of any cell was assigned, or set_train called: what is compiled may have changed.
+local changes = 0
 local given_names = setmetatable({}, { __mode = "k" })  -- parameter -> the name that it got from a root last
 local set_names = setmetatable({}, { __mode = "k" })    -- parameter -> the full name that the user assigned to p.name
 
@@ -148,6 +156,7 @@ function Cell:__newindex(key, v)
     end
   end
   fields[key] = v
+  changes = changes + 1
   if class.is(v, class.Object) then v:_held_as(tostring(key)) end
   if registered or registers(v) then structure = structure + 1 end
   if not registers(v) then return end
@@ -270,8 +279,10 @@ end
 
 local function is_told(cell) return rawget(cell, "_training") ~= nil end
 
--- Whether a cell trains where nothing is compiled: as set_train has said of it, or of the nearest cell that owns it.
-local function trains(cell) return rawget(nearest(cell, is_told), "_training") or false end
+-- What set_train has said of a cell, or of the nearest cell that owns it; nil: nothing.
+local function told(cell) return rawget(nearest(cell, is_told), "_training") end
+
+function trains(cell) return core.training(told(cell)) end
 
 local function leave(recomputed, stage, narrow, before, trained, ...)
   if trained ~= nil then core.set_training(trained) end
@@ -311,7 +322,7 @@ function Cell:__call(...)
   if recomputed then core.push_region() end
   local narrow = rawget(self, "_narrow")
   local before = narrow and core.set_amp(narrow)
-  local trained = core.set_training(trains(self))
+  local trained = core.set_training(told(self))
   if self.bprop and core.is_tracing() then
     return leave(recomputed, stage, narrow, before, trained, custom_gradient.construct(self, ...))
   end
@@ -463,7 +474,12 @@ function Cell:parameter(...)
   return self[name]
 end
 
---- A value that the forward pass replaces by core.assign: running statistics. Saved, not trained.
+--- A value that is saved and not trained, registered under `name`: `self:state("count", {}, 0)`. construct reads it as
+--- it reads a parameter, and replaces it by `ops.assign(self.count, self.count + 1)`, as running statistics are.
+--- Outside, assigning `net.count.value` changes what the next step reads.
+---@param name string
+---@param shape integer[]
+---@param init any as core.parameter's
 ---@return Parameter
 function Cell:state(...)
   local name, shape, init = arity.take("state", 3, ...)
@@ -482,15 +498,71 @@ local function switch(name, ...)
   return on ~= false
 end
 
---- Training or evaluation, of this cell and of those below: under train and eval the compiler decides; eagerly, and in
---- ms.grad, the cell that is called does. Cells evaluate until they are told to train.
+--- Training or evaluation, of this cell and of those below; `cell.training` tells which. Called eagerly, and in
+--- ms.grad, cells evaluate until they are told to train. In the steps of ms.Model and nn.TrainOneStepCell they train,
+--- but for parts that were told to evaluate, such as a BatchNorm whose statistics stay, in a network that was not. In
+--- evaluations and predictions of ms.Model all evaluate.
 ---@param on? boolean default true
 ---@return Cell self
 function Cell:set_train(...)
   check_self(self, "set_train()")
   local on = switch("set_train", ...)
   self:_each_cell(function(cell) rawset(cell, "_training", on) end)
+  changes = changes + 1
   return self
+end
+
+--- Whether parts of this network that were told to evaluate do so in training steps: not where all of it was.
+---@package
+function Cell:_heeds_parts() return rawget(self, "_training") ~= false end
+
+local plain = { number = true, boolean = true, string = true }
+
+-- The fields of a cell that a compiled step may depend on. Others, such as a value that construct keeps, are none.
+local function notes_of(cell)
+  local notes = {}
+  for key, v in pairs(rawget(cell, "_fields")) do
+    if plain[type(v)] or registers(v) or core.kind(v) == "Tensor" then notes[key] = v end
+  end
+  return { cell = cell, fields = notes, training = rawget(cell, "_training") }
+end
+
+-- The first field that has another value than it had, "training" where set_train has said something else.
+local function changed_field(noted)
+  if rawget(noted.cell, "_training") ~= noted.training then return "training" end
+  local fields, before = rawget(noted.cell, "_fields"), noted.fields
+  for key, v in pairs(before) do
+    if not rawequal(fields[key], v) and (v == v or fields[key] == fields[key]) then return key end
+  end
+  for key, v in pairs(fields) do
+    if before[key] == nil and (plain[type(v)] or registers(v)) then return key end
+  end
+end
+
+--- A function that gives the first cell at or below this one that has another value in a field than now, and the
+--- field's name; "training" where set_train has said something else. Contents of tables are not looked at.
+---@return fun(): Cell?, string?
+---@package
+function Cell:_watch()
+  ensure_names(self)
+  local assigned, placed, noted = changes, structure, {}
+  self:_each_cell(function(cell) noted[#noted + 1] = notes_of(cell) end)
+  return function()
+    ensure_names(self)
+    if assigned == changes and placed == structure then return nil end
+    for _, before in ipairs(noted) do
+      local key = changed_field(before)
+      if key then return before.cell, key end
+    end
+    local n, other = 0, nil
+    self:_each_cell(function(cell)
+      n = n + 1
+      if not noted[n] or noted[n].cell ~= cell then other = other or cell end
+    end)
+    if other or n ~= #noted then return other or self, "cells" end
+    assigned, placed = changes, structure
+    return nil
+  end
 end
 
 --- Communication fusion id of all parameters below: gradients of one id may travel in one message, 0 alone. The last

@@ -39,6 +39,19 @@ return function(ops)
     return core.full(a.x.shape, a.fill_value, a.dtype or a.x.dtype)
   end
 
+  local bind_assign = args.signature("assign", {
+    { "variable", "parameter", required = true, doc = "the parameter, or state of a cell (self:state)" },
+    { "value", "operand", required = true, doc = "its value from here on, of its shape and type" },
+  })
+
+  --- Gives a parameter another value, as `p.value = value` does, and gives the parameter. In construct of a network
+  --- that is compiled each step does so: a running mean, a counter. (variable, value)
+  function ops.assign(...)
+    local a = bind_assign(...)
+    core.assign(a.variable, a.value)
+    return a.variable
+  end
+
   local bind_log2 = args.signature("log2", { x })
 
   --- The logarithm to base 2. (x)

@@ -173,13 +173,17 @@ function core.set_amp(dtype) end
 function core.is_tracing() end
 ---Whether the graph that is traced is that of all ranks together (semi_auto_parallel, auto_parallel).
 function core.is_global() end
----Whether the cell that is called trains: what BatchNorm and Dropout ask. All cells do while build_train traces.
+---Whether the cell that is called trains: what BatchNorm and Dropout ask. All cells do while build_train traces, but
+---those that are told not to where it has heed_cells. With an argument, that a cell was told or nil: whether that one
+---would.
+---@param told? boolean
 ---@return boolean
-function core.training() end
----Says so of the cell that is called. Gives what was before; nil: one answer holds for all cells, and is not changed.
----@param on boolean
+function core.training(told) end
+---Says what the cell that is called was told; nil: nothing. Gives what was before; nil: one answer holds for all cells,
+---and is not changed.
+---@param told boolean?
 ---@return boolean?
-function core.set_training(on) end
+function core.set_training(told) end
 ---From here on one answer holds for all cells that are called outside training; nil: each cell says it again. Gives
 ---what was before.
 ---@param on boolean?
@@ -260,6 +264,7 @@ function core.compiled(f) end
 ---    shards?: {ranks: integer[], place: integer, replicas: integer[], threshold: integer, accumulate?: boolean}},
 ---                                   -- gradients are combined over these ranks, in buckets by size or by count; with
 ---                                   -- `shards` a rank updates its flat slice of parameters from `threshold` bytes on
+---  heed_cells?: boolean,            -- cells that were told to evaluate do; default: all train
 ---  amp?: dtype }                    -- "bfloat16": products, convolutions and what follows; parameters stay f32
 ---Scalar inputs of the result: `lr`, `step`, [`loss_scale`]; outputs: `loss`, [`grad_norm`],
 ---[`finite`], the

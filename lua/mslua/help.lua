@@ -408,7 +408,9 @@ local function short(name) return (name:gsub("^ms%.(nn)%f[^%w_]", "%1"):gsub("^m
 local function member_entry(module, key, value)
   local name = short(module .. "." .. key)
   local info = module == "ms.ops" and operator_info(key)
-  if info then return operator_entry(key, info) end
+  -- A function of the library in an operator's place may take more.
+  local function_of_library = type(value) == "function" and fields_of(value, 3) ~= nil
+  if info and not function_of_library then return operator_entry(key, info) end
   if namespace.name_of(value) then return module_entry(short(namespace.name_of(value)), value) end
   if is_class(value) then return class_entry(name, value) end
   if type(value) == "function" then return function_entry(name, value, module, key) end

@@ -8,6 +8,7 @@ local errors = require "mslua.errors"
 local evaluating = require "mslua.evaluating"
 local frames = require "mslua.frames"
 local metrics = require "mslua.metrics"
+local notice = require "mslua.notice"
 local ops = require "mslua.ops"
 local optimizers = require "mslua.optimizer"
 local parallel_context = require "mslua.parallel_context"
@@ -206,6 +207,7 @@ function Model:train_spec(a)
       inputs = columns, network = parameters, accumulate = micro_batches(self, a.accumulate_steps or 1, columns),
       clip = clip, grad_norm = a.grad_norm or false, gradients = a.gradients or false, ema = a.ema,
       loss_scale = scale ~= nil, amp = self.amp, aggregate = parallel_context.aggregation(),
+      heed_cells = wrap.unwrap(self.network):_heeds_parts(),
     }, self.network.class_name)
   end)
   wrap.report_idle(idle)
@@ -247,6 +249,22 @@ local function check_monitor(spec, callback, watch)
     spec.eval and "" or ", and metrics of an evaluation with eval_dataset")
 end
 
+-- Says, once, that the compiled step does not see what a callback has assigned to a field of the network.
+local function report_changed_fields(network, hooks)
+  local changed, said = network:_watch(), false
+  for name, hook in pairs(hooks) do
+    hooks[name] = function(context)
+      hook(context)
+      local cell, field = nil, nil
+      if not said then cell, field = changed() end
+      if not cell or field == "training" then return end
+      said = true
+      notice(("warning: %s.%s has changed while ms.Model trains, whose compiled step has its earlier value: for a "
+        .. "number that changes, self:state(name, {}, value), and assign its .value"):format(cell.class_name, field))
+    end
+  end
+end
+
 --- Trains. (epoch, train_dataset, {callbacks = {...}, dataset_sink_mode = false, accumulate_steps = 1, clip_norm =,
 --- clip_value =, grad_norm = record the gradients' norm, ema = decay of averages of the parameters, max_steps =,
 --- metrics_limit =, name = of the run folder, config = text of its config.lua}). With ema the step keeps an average of
@@ -279,6 +297,7 @@ function Model:train(...)
   check_monitor(spec, "EarlyStopping", spec.early_stopping)
   check_monitor(spec, "ReduceLROnPlateau", spec.plateau)
   spec.config = a.config
+  report_changed_fields(self.network, spec.hooks)
   local trainer = core.trainer(spec)
   optimizers.while_training(used, function() trainer:run() end)
   return trainer

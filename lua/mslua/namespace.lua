@@ -76,7 +76,7 @@ local moved = {
   ["ms.ops.true_divide"] = "ms.ops.div(x, y)",
   ["ms.ops.ReduceAny"] = "ms.ops.any(x, axis)",
   ["ms.ops.ReduceAll"] = "ms.ops.all(x, axis)",
-  ["ms.ops.L2Normalize"] = "x / ms.ops.norm(x, axis, 2, true)",
+  ["ms.ops.L2Normalize"] = "x / ms.ops.maximum(ms.ops.norm(x, axis, 2, true), 1e-12)",
   ["ms.ops.cosine_embedding_loss"] = "ms.nn.CosineEmbeddingLoss()(x, y, target)",
   ["ms.ops.triplet_margin_loss"] = "ms.nn.TripletMarginLoss()(anchor, positive, negative)",
   ["ms.ops.margin_ranking_loss"] = "ms.nn.MarginRankingLoss()(x1, x2, target)",
@@ -103,7 +103,17 @@ local moved = {
   ["ms.ops.Mod"] = "ms.ops.floor_mod(x, y), or ms.ops.fmod(x, y) with the sign of x",
   ["ms.ops.Rint"] = "ms.ops.round(x)",
   ["ms.ops.Inv"] = "ms.ops.reciprocal(x)",
-  ["ms.ops.Assign"] = "w.value = x, outside of construct",
+  ["ms.ops.Assign"] = "ms.ops.assign(p, x), or p.value = x",
+  ["ms.ops.detach"] = "ms.ops.stop_gradient(x)",
+  ["ms.ops.view"] = "x:reshape(...)",
+  ["ms.ops.linear"] = "ms.nn.Dense, or ms.ops.matmul(x, w, { transpose_b = true }) + bias",
+  ["ms.ops.embedding"] = "ms.nn.Embedding, or ms.ops.gather(table, ids, 1)",
+  ["ms.ops.mm"] = "ms.ops.matmul(x, y)",
+  ["ms.ops.randint"] = "ms.ops.cast(ms.rand(shape) * n, ms.int32)",
+  ["ms.ops.conv1d"] = "ms.nn.Conv1d",
+  ["ms.manual_seed"] = "ms.set_seed(seed)",
+  ["ms.nn.CosineAnnealingLR"] = "learning_rate = ms.nn.cosine_decay_lr { ... } of an optimizer",
+  ["ms.nn.StepLR"] = "learning_rate = ms.nn.step_decay_lr { ... } of an optimizer",
   ["ms.ops.TensorScatterUpdate"] = "ms.ops.update_slice, or ms.ops.tensor_scatter_add of the difference",
   ["ms.ops.Rank"] = "#x.shape",
   ["ms.ops.rank"] = "#x.shape",
@@ -145,7 +155,7 @@ local moved = {
   ["ms.ops.scan"] = "a loop: each of its steps becomes a part of the graph; nn.LSTM, nn.GRU and nn.RNN for recurrences",
   ["ms.ops.uniform"] = "ms.ops.random_uniform { shape = {2, 3} }, or ms.rand {2, 3}",
   ["ms.ops.normal"] = "ms.ops.random_normal { shape = {2, 3} }, or ms.randn {2, 3}",
-  ["ms.ops.normalize"] = "x / ms.ops.norm(x, axis, 2, true)",
+  ["ms.ops.normalize"] = "x / ms.ops.maximum(ms.ops.norm(x, axis, 2, true), 1e-12)",
   ["ms.ms_function"] = "ms.value_and_grad and ms.nn.TrainOneStepCell compile what they call",
   ["ms.ParameterTuple"] = "a list of parameters: { net.weight, net.bias }, or net:trainable_params()",
   ["ms.stop_gradient"] = "ms.ops.stop_gradient(x)",
@@ -214,6 +224,15 @@ local names = setmetatable({}, { __mode = "k" })  -- table -> "ms.nn"
 ---@param t any
 ---@return string?
 function M.name_of(t) return type(t) == "table" and names[t] or nil end
+
+--- What to write where a tensor has no method of that name: the function of ms.ops; nil: there is none.
+---@param name string
+---@return string?
+function M.function_for(name)
+  local full, ops = "ms.ops." .. name, package.loaded["mslua.ops"]
+  if moved[full] then return moved[full] end
+  return ops and rawget(ops, name) and full .. "(x, ...)" or nil
+end
 
 -- The known name that is meant. Short names that differ in a letter, and names that begin with another one, are other
 -- names: gamma is no lgamma, svd no std.

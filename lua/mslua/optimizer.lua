@@ -123,13 +123,14 @@ function Optimizer.__index(self, key)
   return class.lookup(self, key)
 end
 
--- Takes a learning rate as users give it.
+-- Takes a learning rate as users give it. The rates of groups are shares of the first value.
 local function set_rate(rate, v)
   rate.given, rate.schedule, rate.lr_function = v, nil, nil
   if type(v) == "function" then
     rate.lr_function = v
   else
     rate.schedule = schedules.of(v)
+    rate.first = rate.first or rate.schedule.value
   end
 end
 
@@ -139,12 +140,6 @@ local function assign_rate(self, key, v)
   local rate = fields.rate
   local problem = v == nil and "expected a value, got nil" or args.problem(rate.field, v)
   if problem then errors.fail("%s.%s: %s", self.class_name, key, problem) end
-  for _, group in ipairs(self.groups) do
-    if group.lr then
-      errors.fail("%s.%s cannot be assigned where groups of params have an lr: give learning_rate a schedule, such as "
-        .. "nn.cosine_decay_lr {...}", self.class_name, key)
-    end
-  end
   if rate.trains then
     errors.fail("%s.%s cannot be assigned while ms.Model trains: give learning_rate a schedule, such as "
       .. "nn.cosine_decay_lr {...}, or a function of the step", self.class_name, key)
@@ -545,11 +540,12 @@ function Optimizer:bind_list(parameters)
         self.class_name, i, group.pattern)
     end
     if group.lr then
-      if not self.schedule or self.schedule.value == 0 then
+      local first = self.rate.first
+      if not first or first == 0 then
         errors.fail_at({ "optimizer" }, "%s: params[%d]: lr, a share of learning_rate, needs one %s", self.class_name,
-          i, self.schedule and "above 0" or "that is no function")
+          i, first and "above 0" or "that is no function")
       end
-      groups[i].lr_scale = group.lr / self.schedule.value
+      groups[i].lr_scale = group.lr / first
     end
   end
   local spec = { kind = self.kind, weight_decay = self.weight_decay, groups = groups, wrapper = self.wrapper,

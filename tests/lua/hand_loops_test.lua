@@ -119,7 +119,7 @@ check.case("and in a TrainOneStepCell, a Model, and below LARS", function()
 end)
 
 check.case("what cannot be assigned to an optimizer", function()
-  local p, q = parameter("assigned.p", 1), parameter("assigned.q", 1)
+  local p = parameter("assigned.p", 1)
   local opt = nn.SGD({ p }, 1)
   check.fails_here("SGD.weight_decay cannot be assigned: of an optimizer only learning_rate can",
     function() opt.weight_decay = 0.1 end)
@@ -127,8 +127,6 @@ check.case("what cannot be assigned to an optimizer", function()
   check.fails_here("SGD.lr: expected", function() opt.lr = -1 end)
   check.fails_here("SGD.learning_rate: expected", function() opt.learning_rate = "fast" end)
   check.fails_here("SGD.learning_rate: expected a value, got nil", function() opt.learning_rate = nil end)
-  local groups = nn.SGD { params = { { params = { p }, lr = 0.1 }, { params = { q } } }, learning_rate = 1 }
-  check.fails_here("cannot be assigned where groups of params have an lr", function() groups.lr = 0.5 end)
   local Mine = nn.SGD:extend "Mine"
   function Mine:init(...)
     nn.SGD.init(self, ...)
@@ -433,6 +431,157 @@ check.case("a function that is made again draws other numbers at each call, and 
   if first == second then error "both calls draw the same" end
   ms.set_seed(3)
   check.equal({ draw(), draw() }, { first, second })
+end)
+
+check.case("a learning rate that is assigned keeps the shares of groups", function()
+  local p, q = parameter("share.p", 1), parameter("share.q", 1)
+  local opt = nn.SGD { params = { { params = { p }, lr = 0.5 }, { params = { q } } }, learning_rate = 1 }
+  local function step()
+    local before_p, before_q = p.value:item(), q.value:item()
+    opt { ms.ones { 1 }, ms.ones { 1 } }
+    return { before_p - p.value:item(), before_q - q.value:item() }
+  end
+  check.equal(step(), { 0.5, 1 })
+  opt.learning_rate = 0.25
+  check.equal(step(), { 0.125, 0.25 })
+  opt.learning_rate = 2
+  check.equal(step(), { 1, 2 })
+end)
+
+-- A network whose output tells who trains.
+local Part = nn.Cell:extend "Part"
+function Part:init() self.w = ms.Parameter(ms.ones { 1 }) end
+function Part:construct(x) return x * self.w * (self.training and 2 or 3) end
+local Whole = nn.Cell:extend "Whole"
+function Whole:init() self.a, self.b = Part(), Part() end
+function Whole:construct(x) return self.b(self.a(x)):sum() end
+
+check.case("parts that were told to evaluate do so in training steps, as in value_and_grad", function()
+  local x = ms.ones { 1 }
+  local function by_step(net)
+    return nn.TrainOneStepCell(net, nn.SGD(net:trainable_params(), 0))(x):item()
+  end
+  local function by_grad(net) return (ms.value_and_grad(net, nil, net:trainable_params())(x)):item() end
+  local net = Whole()
+  check.equal(by_step(net), 4)
+  net:set_train(true)
+  net.b:set_train(false)
+  check.equal({ by_step(net), by_grad(net), net(x):item() }, { 6, 6, 6 })
+  check.equal({ net.training, net.a.training, net.b.training }, { true, true, false })
+  net:set_train(false)  -- all of it, as before an evaluation by hand
+  check.equal({ by_step(net), by_grad(net) }, { 4, 9 })
+
+  net = Whole()
+  local step = nn.TrainOneStepCell(net, nn.SGD(net:trainable_params(), 0))
+  check.equal(step(x):item(), 4)
+  net.a:set_train(false)
+  check.equal(step(x):item(), 6)
+  net.a:set_train(true)
+  check.equal(step(x):item(), 4)
+
+  local bn = nn.SequentialCell { nn.Dense(4, 4), nn.BatchNorm1d(4), nn.Dense(4, 1) }
+  bn[2]:set_train(false)
+  local ds = ms.dataset.NumpySlicesDataset({ ms.randn { 8, 4 }, ms.randn { 8, 1 } }, { "x", "y" }):batch(4)
+  local model = ms.Model(bn, { loss_fn = nn.MSELoss(), optimizer = nn.SGD(bn:trainable_params(), 0.1) })
+  model:train(1, ds)
+  check.equal(bn[2].moving_mean.value:totable(), { 0, 0, 0, 0 })
+  bn[2]:set_train(true)
+  model:train(1, ds)
+  assert(bn[2].moving_mean.value:abs():sum():item() > 0)
+end)
+
+check.case("a field that is assigned between steps is heeded", function()
+  local Scaled = nn.Cell:extend "Scaled"
+  function Scaled:init()
+    self.w, self.tau, self.mask = ms.Parameter(ms.ones { 2 }), 1, ms.ones { 2 }
+    self.on = true
+  end
+  function Scaled:construct(x)
+    self.kept = x * 2
+    local y = (self.w * x * self.mask):sum() * self.tau
+    return self.on and y or -y
+  end
+  local net, x = Scaled(), ms.ones { 2 }
+  local step = nn.TrainOneStepCell(net, nn.SGD(net:trainable_params(), 0))
+  check.equal(step(x):item(), 2)
+  net.tau = 5
+  check.equal(step(x):item(), 10)
+  net.mask = ms.Tensor { 1, 0 }
+  check.equal(step(x):item(), 5)
+  net.on = false
+  check.equal(step(x):item(), -5)
+  net.tau = 1
+  local _ = net(x)  -- what construct keeps is no change
+  check.equal(step(x):item(), -1)
+end)
+
+check.case("a field that a callback assigns while a Model trains is said to have no effect", function()
+  local net = nn.Dense(1, 1)
+  net.scale = 1
+  local Changes = ms.Callback:extend "Changes"
+  function Changes:on_train_step_end() net.scale = net.scale + 1 end
+  local said, stderr = {}, io.stderr
+  io.stderr = { write = function(_, text) said[#said + 1] = text end }
+  local ok, problem = pcall(function()
+    local ds = ms.dataset.NumpySlicesDataset({ ms.ones { 4, 1 }, ms.ones { 4, 1 } }, { "x", "y" }):batch(1)
+    ms.Model(net, { loss_fn = nn.MSELoss(), optimizer = nn.SGD(net:trainable_params(), 0.1) })
+      :train(1, ds, { callbacks = { Changes() } })
+  end)
+  io.stderr = stderr
+  assert(ok, problem)
+  check.equal(#said, 1)
+  assert(said[1]:find("Dense.scale has changed while ms.Model trains", 1, true), said[1])
+end)
+
+check.case("states count in steps, and are assigned between them", function()
+  local Counted = nn.Cell:extend "Counted"
+  function Counted:init()
+    self.w = ms.Parameter(ms.ones { 1 })
+    self.tau, self.count, self.seen = self:state("tau", {}, 1), self:state("count", {}, 0), self:state("seen", {}, 0)
+  end
+  function Counted:construct(x)
+    ops.assign(self.count, self.count + 1)
+    self.seen.value = self.seen.value + self.count  -- of this step
+    return (self.w.value * self.w * x * self.tau):sum()
+  end
+  local net, x = Counted(), ms.ones { 1 }
+  local step = nn.TrainOneStepCell(net, nn.SGD(net:trainable_params(), 0.5))
+  check.equal(step(x):item(), 1)  -- the gradient by w is w.value, 1
+  check.equal(net.w.value:item(), 0.5)
+  net.tau.value = ms.Tensor(2)
+  check.equal(step(x):item(), 0.5)
+  check.equal({ net.count.value:item(), net.seen.value:item(), net.w.value:item() }, { 2, 3, 0 })
+  check.equal(ops.assign(net.count, ms.Tensor(7)), net.count)
+  check.equal(net.count.value:item(), 7)
+  ms.value_and_grad(net, nil, net:trainable_params())(x)
+  check.equal(net.count.value:item(), 8)
+end)
+
+check.case("what is no tensor is named", function()
+  local net = Whole()
+  local step = nn.TrainOneStepCell(net, nn.SGD(net:trainable_params(), 0))
+  check.fails_here("TrainOneStepCell: argument 1: expected a tensor, got 2: each column of a batch is an argument",
+    function() step(2) end)
+  check.fails_here("Whole.training cannot be assigned: cell:set_train(false)",
+    function() net.training = false end)
+  local f = ms.value_and_grad(function(b) return b.x:sum() end)
+  check.fails_here("value_and_grad: expected a tensor as argument 1, got", function() f { x = ms.ones { 1 } } end)
+  check.fails_here("value_and_grad: expected a tensor as argument 1, got 0 arguments", function()
+    ms.value_and_grad(function() return ms.ones({ 1 }):sum() end)()
+  end)
+  local p = ms.Parameter(ms.ones { 2 })
+  check.fails_here("p.value = x", function() p:set_data(ms.zeros { 2 }) end)
+  check.fails_here("NumpySlicesDataset: a dataset is no iterator: for x, y in dataset:create_tuple_iterator() do",
+    function() for _ in ms.dataset.NumpySlicesDataset({ ms.ones { 4 } }, { "x" }) do break end end)
+  check.fails_here("ms.ops.floor_mod(a, b)", function() local _ = p.value % 2 end)
+  check.fails_here("'cumsum': ms.ops.cumsum(x, ...)", function() local _ = ms.ones({ 2 }):cumsum(1) end)
+  check.fails_here("ms.ops.expand_dims(x, axis)", function() local _ = ms.ones({ 2 }):unsqueeze(1) end)
+  check.fails_here("classes are the last dimension of logits: ops.transpose(x, {1, 3, 4, 2})", function()
+    nn.CrossEntropyLoss()(ms.randn { 2, 5, 8, 8 }, ms.zeros({ 2, 8, 8 }, ms.int32))
+  end)
+  check.fails_here("logits come first", function()
+    nn.CrossEntropyLoss()(ms.zeros({ 4 }, ms.int32), ms.randn { 4, 3 })
+  end)
 end)
 
 check.done()

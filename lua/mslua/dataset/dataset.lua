@@ -14,6 +14,11 @@ local derive = require "mslua.dataset.derive"
 local Dataset = class.Object:extend "Dataset"
 Dataset.__index = Dataset
 
+--- What `for x in dataset do` calls.
+function Dataset:__call()
+  errors.fail("%s: a dataset is no iterator: for x, y in dataset:create_tuple_iterator() do", self.class_name)
+end
+
 args.kind("dataset", function(v) return class.is(v, Dataset) end, "a dataset such as ms.dataset.Cifar10Dataset {...}")
 
 local sharding = {

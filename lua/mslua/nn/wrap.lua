@@ -81,10 +81,30 @@ function M.TrainOneStepCell:init(...)
   rawset(self, "step", false)
 end
 
+local MANY = 20
+local times = setmetatable({}, { __mode = "k" })  -- cell -> field -> how often a step was compiled again for it
+
+local function compiled_again(cell, field)
+  local of_cell = times[cell] or {}
+  times[cell] = of_cell
+  of_cell[field] = (of_cell[field] or 0) + 1
+  if of_cell[field] == MANY then
+    notice(("note: the training step was compiled %d times since %s.%s changes: a number that changes "
+      .. "often is faster as an argument of the step, or as a state, self:state(name, {}, value), whose .value is "
+      .. "assigned"):format(MANY, cell.class_name, field))
+  end
+end
+
 -- The compiled step for batches of these columns.
 local function compile(self, columns)
   local inputs = {}
-  for i, column in ipairs(columns) do inputs[i] = { name = "x" .. i, dtype = column.dtype, shape = column.shape } end
+  for i, column in ipairs(columns) do
+    if core.kind(column) ~= "Tensor" then
+      errors.fail("TrainOneStepCell: argument %d: expected a tensor, got %s: each column of a batch is an argument, a "
+        .. "number is one as ms.Tensor(x)", i, errors.show(column))
+    end
+    inputs[i] = { name = "x" .. i, dtype = column.dtype, shape = column.shape }
+  end
   parallel_context.check_runnable "TrainOneStepCell"
   parallel_context.check_one_stage "TrainOneStepCell"
   local own = self.optimizer.loss_scale
@@ -100,7 +120,8 @@ local function compile(self, columns)
   local graph, idle = core.build_train {
     name = self.network.class_name, forward = self.network, inputs = inputs, parameters = parameters,
     network = self.network:get_parameters(), optimizer = spec, accumulate = M.micro_batches(self.network, inputs),
-    aggregate = parallel_context.aggregation(), shard = parallel_context.shard(),
+    heed_cells = M.unwrap(self.network):_heeds_parts(), aggregate = parallel_context.aggregation(),
+    shard = parallel_context.shard(),
   }
   M.report_idle(idle)
   local schedule, lr_function = self.optimizer:rates_by_hand()
@@ -110,8 +131,8 @@ local function compile(self, columns)
   }
 end
 
---- A function that says whether requires_grad of one of the network's parameters, or what gives the optimizer's
---- learning rate, has changed since now.
+--- A function that says whether requires_grad of one of the network's parameters, a field of one of its cells, or what
+--- gives the optimizer's learning rate, has changed since now.
 ---@param network Cell
 ---@param optimizer mslua.Optimizer
 ---@return fun(): boolean
@@ -119,7 +140,13 @@ function M.watch_trained(network, optimizer)
   local parameters, trained = network:get_parameters(), {}
   local schedule, lr_function = optimizer:rates_by_hand()
   for i, p in ipairs(parameters) do trained[i] = p.requires_grad end
+  local changed = network:_watch()
   return function()
+    local cell, field = changed()
+    if cell then
+      compiled_again(cell, field)
+      return true
+    end
     for i, p in ipairs(parameters) do
       if p.requires_grad ~= trained[i] then return true end
     end
@@ -129,7 +156,8 @@ function M.watch_trained(network, optimizer)
 end
 
 --- Compiled at the first call, for the types of its columns; later calls must have the same. It is compiled again where
---- requires_grad of a parameter has changed, or the optimizer's learning rate was assigned for the first time.
+--- requires_grad of a parameter or a field of a cell has changed, or the optimizer's learning rate was assigned for the
+--- first time.
 function M.TrainOneStepCell:construct(...)
   if core.is_tracing() then errors.fail "TrainOneStepCell: a training step cannot be part of a network" end
   if not rawget(self, "step") or rawget(self, "has_changed")() then

@@ -73,15 +73,16 @@ local function type_text(x) return ("%s[%s]"):format(x.dtype, table.concat(x.sha
 ---@param label Tensor
 ---@param shape integer[]
 ---@param output Tensor what it is the label of
-function M.check_shape(name, label, shape, output)
+---@param hint? string the end of the message
+function M.check_shape(name, label, shape, output, hint)
   if label == nil then
     errors.fail("%s: expected an output and a label, got %s and nothing", name, errors.show(output))
   end
   if type(label) == "number" then return end
   if not core.kind(label) then errors.fail("%s: expected a label, a tensor, got %s", name, errors.show(label)) end
   if Shape.__eq(label.shape, shape) then return end
-  errors.fail("%s: expected a label of shape [%s] for %s, got %s", name, table.concat(shape, ", "), type_text(output),
-    type_text(label))
+  errors.fail("%s: expected a label of shape [%s] for %s, got %s%s", name, table.concat(shape, ", "), type_text(output),
+    type_text(label), hint or "")
 end
 
 --- The label of an output, of its shape; a number stands for that label everywhere.
@@ -181,12 +182,26 @@ end
 
 local function in_shape(x, shape) return Shape.__eq(x.shape, shape) and x or ops.reshape(x, shape) end
 
+-- What labels that do not fit look like.
+local function class_hint(logits, labels)
+  if not logits.dtype:find "float" and labels.dtype:find "float" then return ": logits come first" end
+  local n = #logits.shape
+  if n < 3 or #labels.shape ~= n - 1 then return nil end
+  local rest, perm = { logits.shape[1] }, { 1 }
+  for d = 3, n do rest[d - 1], perm[d - 1] = logits.shape[d], d end
+  perm[n] = 2
+  if not Shape.__eq(labels.shape, rest) then return nil end
+  return (": classes are the last dimension of logits: ops.transpose(x, %s)"):format(errors.show(perm))
+end
+
 --- Logits [.., classes] and labels, ids [..] or rows of probabilities, as [n, classes] and [n] or [n, classes].
 function M.flat(name, logits, labels, sparse)
   M.check_logits(name, logits, labels)
   local shape = logits.shape
   local wanted = sparse and M.label_shape(logits) or shape
-  if above_one(labels.shape) ~= above_one(wanted) then M.check_shape(name, labels, wanted, logits) end
+  if above_one(labels.shape) ~= above_one(wanted) then
+    M.check_shape(name, labels, wanted, logits, class_hint(logits, labels))
+  end
   local classes, n = shape[#shape], 1
   for d = 1, #shape - 1 do n = n * shape[d] end
   return in_shape(logits, { n, classes }), in_shape(labels, sparse and { n } or { n, classes })
