@@ -1,7 +1,5 @@
 #include "core/base/dtype.h"
 
-#include "core/base/half.h"
-
 namespace mslua {
 namespace {
 constexpr const char* kNames[kNumDTypes] = {"f32", "f64", "bf16", "f16", "i32", "i64", "u8", "bool"};
@@ -18,10 +16,6 @@ std::optional<DType> ParseDType(absl::string_view name) {
   }
   return std::nullopt;
 }
-
-F16::F16(float f) : bits(HalfOfFloat(f)) {}
-
-F16::operator float() const { return FloatOfHalf(bits); }
 
 double LoadAsDouble(DType t, const void* data, int64_t i) {
   return DispatchDType(t, [&](auto zero) {

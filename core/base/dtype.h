@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "absl/strings/string_view.h"
+#include "core/base/half.h"
 
 namespace mslua {
 
@@ -43,8 +44,8 @@ struct BF16 {
 struct F16 {
   uint16_t bits = 0;
   F16() = default;
-  explicit F16(float f);  // round to nearest even; overflow gives infinity
-  operator float() const;
+  explicit F16(float f) : bits(HalfOfFloat(f)) {}  // round to nearest even; overflow gives infinity
+  operator float() const { return FloatOfHalf(bits); }
 };
 
 inline BF16::BF16(float f) {

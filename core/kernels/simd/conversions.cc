@@ -5,7 +5,6 @@
 
 #include "core/kernels/simd/conversions.h"
 
-#include "core/base/half.h"
 #include "core/base/target_clones.h"
 
 namespace mslua {
@@ -21,12 +20,6 @@ namespace mslua {
 MSLUA_CONVERSIONS(int32_t)
 MSLUA_CONVERSIONS(int64_t)
 MSLUA_CONVERSIONS(uint8_t)
-
-MSLUA_VECTORS void ToFloats(const F16* in, int64_t n, float* out) {
-  for (int64_t i = 0; i < n; ++i) out[i] = FloatOfHalf(in[i].bits);
-}
-MSLUA_VECTORS void FromFloats(const float* in, int64_t n, F16* out) {
-  for (int64_t i = 0; i < n; ++i) out[i].bits = HalfOfFloat(in[i]);
-}
+MSLUA_CONVERSIONS(F16)
 
 }  // namespace mslua
