@@ -134,7 +134,8 @@ end
 function M.use_averages(values)
   local any = false
   for _, name in ipairs(errors.names(values)) do
-    local of = name:match "^ema%.(.*)$"
+    local rank, own = name:match "^(rank_%d+/)ema%.(.*)$"  -- of a rank's own value
+    local of = rank and rank .. own or name:match "^ema%.(.*)$"
     if of and values[of] ~= nil then
       values[of], any = values[name]:astype(values[of].dtype), true
     end

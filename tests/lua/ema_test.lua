@@ -103,6 +103,19 @@ check.case("a parameter that is trained later has no average", function()
     function() model:train(1, data(ms.float64), { ema = decay }) end)
 end)
 
+check.case("averages of a checkpoint stand for the values of their rank", function()
+  local function number(x) return ms.Tensor { x } end
+  local values = {
+    w = number(1), ["ema.w"] = number(2), ["rank_1/w"] = number(3), ["rank_1/ema.w"] = number(4),
+    ["rank_1/b"] = number(5), ["rank_12/ema.gone"] = number(6),
+  }
+  assert(require("mslua.checkpoint").use_averages(values))
+  local found = {}
+  for name, v in pairs(values) do found[name] = v:item() end
+  check.equal(found, { w = 2, ["ema.w"] = 2, ["rank_1/w"] = 4, ["rank_1/ema.w"] = 4, ["rank_1/b"] = 5,
+    ["rank_12/ema.gone"] = 6 })
+end)
+
 check.case("averages begin with the optimizer", function()
   local net = Net("d", ms.float64)
   local model = model_of(net)
