@@ -28,6 +28,11 @@ def test_commands():
     check("snapshots answer", code == 0 and "w2" in text and "nodes in" in text and "writer lock" in text, text)
     text, code = attach(".pause", rw=False)
     check("an observer cannot pause", code == 2 and "take the writer lock" in text, text)
+    for more in ([], ["--json"]):
+        text, code = attach(".pause", ".set lr=no", ".resume", more=more)
+        check("after a failure behind .pause the job stays paused, which is said",
+              code == 2 and re.search("the job is paused, and stays so: mslua attach \\w+ --rw -e .resume", text), text)
+        check("it resumes", attach(".resume")[1] == 0)
     text, code = attach(".puase")
     check("a wrong command is corrected", code == 2 and "did you mean 'pause'" in text, text)
     text, code = attach("20 + 1", "?ops.relu", "ms.run.status().phase", ".timer on", ".mode json", ".status",

@@ -123,6 +123,17 @@ void Leave(Connection& connection, const Wishes& wishes) {
     std::printf("detached; the job stays paused: %s\n", Printable(resumed.message()).c_str());
 }
 
+// After a line of -e that failed: those behind it, which might have resumed the job, were not sent.
+int Failed(Connection& connection) {
+  const auto status = connection.Call(".status", false);
+  if (status.ok() && absl::StrContains(*status, "PAUSED")) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "mslua: the job is paused, and stays so: mslua attach %s --rw -e .resume\n",
+                 connection.job().id.c_str());
+  }
+  return kExitUsage;
+}
+
 // Commands that this program carries out, besides those of the REPL.
 constexpr const char* kOwnCommands[] = {".detach", ".mode", ".output"};
 
@@ -188,7 +199,7 @@ int RunLoop(Connection& connection, Session& session, bool rw, std::vector<std::
   };
   if (!prompt) {
     if (const Status taken = TakeLock(connection, rw); !taken.ok()) return Report(taken);
-    return loop.Run() == 0 ? kExitOk : kExitUsage;
+    return loop.Run() == 0 ? kExitOk : Failed(connection);
   }
   const auto& g = connection.greeting();
   std::printf("attached to %s %s (%s %s, started %s, %s; .help, Ctrl-D detaches)\n", g.at("job").c_str(),
@@ -228,7 +239,8 @@ int RunAttach(const cli::CommandLine& command) {
   if (!connection.ok()) return Report(connection.status(), kExitEnvironment);
   if (json) {
     if (const Status taken = TakeLock(**connection, rw); !taken.ok()) return Report(taken);
-    return RunCommands(**connection, lines, true);
+    const int code = RunCommands(**connection, lines, true);
+    return code == kExitOk ? code : Failed(**connection);
   }
   SessionOptions options;
   options.verb = "repl";

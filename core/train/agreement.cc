@@ -122,10 +122,10 @@ Status CompareTexts(Groups& groups, const std::string& text, absl::string_view w
   const auto at = [&](const std::vector<absl::string_view>& lines) {
     return line < lines.size() && !lines[line].empty() ? lines[line] : absl::string_view("nothing");
   };
-  return absl::FailedPreconditionError(absl::StrCat("rank ", other - hashes.begin(), " has ", what,
-                                                    " other than rank 0's, first in line ", line + 1, ": rank 0 has `",
-                                                    at(first), "`, rank ", other - hashes.begin(), " has `", at(theirs),
-                                                    "`; all ranks of a training must build the same"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("rank ", other - hashes.begin(), " has ", what, " other than rank 0's: in line ", line + 1,
+                   " of its description rank 0 has `", at(first), "`, rank ", other - hashes.begin(), " has `",
+                   at(theirs), "`; all ranks of a training must build the same"));
 }
 
 namespace {

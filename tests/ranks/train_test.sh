@@ -49,7 +49,7 @@ count "device_num" 1 "mslua: error["
 run "$mslua" train "$recipe" -n 2 odd=1
 expect "data sets" 0 "the data set of rank 1 (arrays, 17 samples, 2 batches of x f32[4,4] y f32[4,1]) is not that of"
 run "$mslua" train "$recipe" -n 2 other=1
-expect "other networks" 6 "rank 1 has a training step other than rank 0's, first in line "
+expect "other networks" 6 "rank 1 has a training step other than rank 0's: in line "
 count "other networks" 1 "mslua: error["
 run "$mslua" train "$recipe" -n 2 nosuch=4
 count "a mistake of all ranks" 1 "unknown parameter 'nosuch'"
