@@ -23,6 +23,7 @@
 #include "core/base/printable.h"
 #include "core/base/spawn.h"
 #include "launch/image_keeper.h"
+#include "launch/job.h"
 #include "launch/restarts.h"
 #include "launch/this_host.h"
 #include "rendezvous/cause.h"
@@ -39,9 +40,8 @@ constexpr absl::Duration kLook = absl::Seconds(1);
 void Say(const std::string& line) { std::fputs(absl::StrCat("mslua: ", PrintableMessage(line), "\n").c_str(), stderr); }
 
 sigset_t Handled() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
+  sigset_t set = StopSignals();
+  sigaddset(&set, SIGCHLD);
   return set;
 }
 

@@ -64,6 +64,7 @@ Status StartKeeper(const std::string& job, absl::Duration keep) {
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_addclosefrom_np(&files, 3);  // it stays: a pipe of this process would not end
   pid_t pid = 0;
   const int error = posix_spawn(&pid, "/proc/self/exe", &files, attributes.get(), SpawnTexts(words).data(), environ);
   posix_spawn_file_actions_destroy(&files);

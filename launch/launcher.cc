@@ -375,12 +375,13 @@ void Launcher::LookForFailures() {
 void Launcher::Poll(absl::Duration limit) {
   std::vector<pollfd> entries = {{signals_.get(), POLLIN, 0}, {over_.get(), POLLIN, 0}, {room_.get(), POLLIN, 0}};
   const size_t first = entries.size();
-  // A rank waits for who reads its lines, until it is to stop: then it must come to the end of its step.
-  const bool ending = interrupts_ > 0 || !cause_.ok();
+  // A rank waits for who reads its lines, until it is to stop: then it must come to the end of its step. What ranks
+  // that have ended left in their pipes is little, and is kept.
+  const bool ending = interrupts_ > 0 || !cause_.ok(), reads_all = ending || AllEnded();
   std::vector<Stream*> streams;
   for (Rank& rank : ranks_) {
     for (Stream& stream : rank.streams) {
-      if (!stream.open() || (stream.full() && !ending)) continue;
+      if (!stream.open() || (stream.full() && !reads_all)) continue;
       entries.push_back({stream.fd(), POLLIN, 0});
       streams.push_back(&stream);
     }

@@ -213,7 +213,7 @@ Roster::Decision Roster::End(const Status& why, std::string note) {
 
 void Roster::Progress(int64_t key, int64_t turn) {
   const auto worker = std::find_if(workers_.begin(), workers_.end(), [&](const Worker& w) { return w.key == key; });
-  if (worker == workers_.end()) return;
+  if (worker == workers_.end() || turn < 0) return;
   const bool more = worker->rank != kNoRank && turn > std::max(worker->turn, kBeginning);
   if (turn < worker->turn) newest_ = turn;
   newest_ = std::max(newest_, turn);

@@ -273,6 +273,19 @@ TEST(Roster, TurnsThatCountFromTheBeginningAgainAreProgress) {
   EXPECT_EQ(fails_after(-1, {1}), Kind::kEnd);
 }
 
+TEST(Roster, AHeartbeatThatDoesNotKnowItsTurnIsNoProgress) {
+  Roster roster(Recovering(1), At(0));
+  const auto fails = [&](int64_t key) {
+    roster.Add({key, "0", "host", -1, 500}, 0, At(100 * key));
+    EXPECT_EQ(roster.Look(At(100 * key + 9)).kind, Kind::kWelcome);
+    for (const int64_t turn : {-1, 500, -1, 500}) roster.Progress(key, turn);
+    return roster.Lose(key, Killed(0), At(100 * key + 10)).kind;
+  };
+  int64_t starts = 1;
+  while (starts < 9 && fails(starts) == Kind::kRegroup) ++starts;
+  EXPECT_EQ(starts, 3);
+}
+
 TEST(Roster, NumbersOfRanksMayBecomeKnownLater) {
   Roster roster(Recovering(2), At(0));
   AddAll(roster, {"0", "1"}, 1, 0);

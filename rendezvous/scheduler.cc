@@ -260,6 +260,8 @@ void Scheduler::PassOn(int signal) {
                                           ") before all workers had come");
     return Fault(WithCause(absl::CancelledError(what), {-1, kExitInterrupted}));
   }
+  // Workers that meet again have forgotten it.
+  if (options_.recover) stop_signal_ = signal;
   for (auto& worker : workers_) {
     if (!worker->left) Send(*worker, {Type::kStop, {{"signal", absl::StrCat(signal)}}});
   }

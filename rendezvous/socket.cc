@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -119,6 +120,16 @@ int ConnectOnce(const addrinfo& address, MonotonicTime deadline, Fd* fd) {
   int error = 0;
   socklen_t size = sizeof error;
   return getsockopt(fd->get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
+}
+
+// Whether a socket is connected with itself: where nobody listens on a port that the kernel gives to those who connect,
+// TCP may take it for both ends.
+bool IsOwnPeer(const Fd& fd) {
+  sockaddr_storage own = {}, peer = {};
+  socklen_t own_size = sizeof own, peer_size = sizeof peer;
+  return getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &own_size) == 0 &&
+         getpeername(fd.get(), reinterpret_cast<sockaddr*>(&peer), &peer_size) == 0 && own_size == peer_size &&
+         std::memcmp(&own, &peer, own_size) == 0;
 }
 
 }  // namespace
@@ -382,7 +393,8 @@ StatusOr<Fd> ConnectTcp(const Endpoint& endpoint, MonotonicTime deadline) {
       const bool only = first->ai_next == nullptr;
       const absl::Duration share = std::min((deadline - MonotonicNow()) / 2, kEachAddress);
       Fd fd;
-      const int error = ConnectOnce(*a, only ? deadline : MonotonicNow() + share, &fd);
+      int error = ConnectOnce(*a, only ? deadline : MonotonicNow() + share, &fd);
+      if (error == 0 && IsOwnPeer(fd)) error = ECONNREFUSED;
       if (error == 0) {
         fcntl(fd.get(), F_SETFL, fcntl(fd.get(), F_GETFL) & ~O_NONBLOCK);
         RETURN_IF_ERROR(SetTcpOptions(fd));

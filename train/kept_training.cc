@@ -48,8 +48,8 @@ std::vector<TurnTensor> TensorsOf(const std::vector<ImageEntry>& entries, const 
 
 }  // namespace
 
-KeptTraining::KeptTraining(Job* job, Groups* together, int rank)
-    : job_(job), together_(together), rank_(rank), number_(job == nullptr ? 0 : job->NextTraining()) {}
+KeptTraining::KeptTraining(Job* job, int64_t number, Groups* together, int rank)
+    : job_(job), together_(together), rank_(rank), number_(number) {}
 
 StatusOr<std::shared_ptr<Image>> KeptTraining::OwnImage(ImageKeeper& keeper) {
   ASSIGN_OR_RETURN(auto kept, keeper.List(ImagesOfRank(number_, rank_)));

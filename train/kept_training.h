@@ -22,9 +22,10 @@ class Groups;
 
 class KeptTraining {
  public:
-  // The next training of `job`, which may be null: then, and in a job that does not start again, nothing is found and
-  // nothing is kept. `together`: the ranks that train it, which make the calls below together; null: this rank alone.
-  KeptTraining(Job* job, Groups* together, int rank);
+  // Training `number`, from 0, of `job`, which may be null: then, and in a job that does not start again, nothing is
+  // found and nothing is kept. `together`: the ranks that train it, which make the calls below together; null: this
+  // rank alone.
+  KeptTraining(Job* job, int64_t number, Groups* together, int rank);
 
   // Which training of its process it is, from 0.
   int64_t number() const { return number_; }

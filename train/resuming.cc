@@ -95,8 +95,10 @@ Status Resuming::Find() {
 
 // What this job has kept of the training in memory.
 Status Resuming::FindKept() {
-  kept_ =
-      std::make_unique<KeptTraining>(rank_.flags.keeps_turns ? rank_.job : nullptr, spec_.together, rank_.state->rank);
+  // A training whose turns are not kept in memory, as on a device, has a run folder of its own that is remembered.
+  const bool counts = rank_.job != nullptr && (rank_.flags.keeps_turns || rank_.flags.saves);
+  kept_ = std::make_unique<KeptTraining>(rank_.flags.keeps_turns ? rank_.job : nullptr,
+                                         counts ? rank_.job->NextTraining() : 0, spec_.together, rank_.state->rank);
   RETURN_IF_ERROR(kept_->Find({IdentityText(), FamilyText()}));
   if (moved()) {
     ASSIGN_OR_RETURN(const bool as_new, CheckpointIsAsNew());

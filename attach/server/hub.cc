@@ -244,6 +244,7 @@ void Hub::Finish(uint64_t seq) {
   if (task.answers.size() < wanted) return;
   Reply(task, task.lua ? CombineLua(task.answers) : Combine(task.command, task.answers, MonotonicNow() - task.began));
   if (task.forget) EndPauseOfGone(task);
+  to_agree_.erase(std::remove(to_agree_.begin(), to_agree_.end(), seq), to_agree_.end());
   tasks_.erase(found);
 }
 

@@ -74,7 +74,7 @@ Status NoMemory(int64_t bytes) {
 // Allocated in full, so that a lack of memory is an error here and not a signal later, and never resized.
 StatusOr<Fd> MakeMemory(int64_t bytes) {
   Fd fd(memfd_create("mslua", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd || ftruncate(fd.get(), bytes) != 0 || fallocate(fd.get(), 0, 0, bytes) != 0 ||
+  if (!fd || ftruncate(fd.get(), bytes) != 0 || TEMP_FAILURE_RETRY(fallocate(fd.get(), 0, 0, bytes)) != 0 ||
       fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return NoMemory(bytes);
   }

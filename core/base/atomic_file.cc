@@ -164,6 +164,18 @@ AtomicFolder::~AtomicFolder() {
   close(fd_);
 }
 
+// Of a file system that cannot exchange names.
+Status AtomicFolder::Replace() {
+  if (rename(beside_.c_str(), path_.c_str()) == 0) return absl::OkStatus();
+  if (errno != ENOTEMPTY && errno != EEXIST) return WriteError("cannot write", path_);
+  ASSIGN_OR_RETURN(const auto old, AtomicFolder::Create(path_));  // a place to move the old one to
+  if (rename(path_.c_str(), old->beside_.c_str()) != 0) return WriteError("cannot replace", path_);
+  if (rename(beside_.c_str(), path_.c_str()) == 0) return absl::OkStatus();
+  const Status failed = WriteError("cannot write", path_);
+  if (rename(old->beside_.c_str(), path_.c_str()) == 0) old->committed_ = true;
+  return failed;
+}
+
 Status AtomicFolder::Commit() {
   RETURN_IF_ERROR(SyncFolder(beside_));
   bool replaced = false;
@@ -173,8 +185,8 @@ Status AtomicFolder::Commit() {
       if (renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) != 0) {
         return WriteError("cannot replace", path_);
       }
-    } else if (errno == EINVAL) {  // a file system without renameat2's flags
-      if (rename(beside_.c_str(), path_.c_str()) != 0) return WriteError("cannot write", path_);
+    } else if (errno == EINVAL) {  // a file system without renameat2's flags, such as NFS
+      RETURN_IF_ERROR(Replace());
     } else {
       return WriteError("cannot write", path_);
     }

@@ -63,10 +63,12 @@ class AtomicFolder {
   // Where to put the files until Commit().
   const std::string& path() const { return beside_; }
   // Renames the folder to `path`. A folder that was there changes places with it at once and is then removed; what
-  // cannot be removed stays under the temporary name. Errors as for AtomicFile::Commit().
+  // cannot be removed stays under the temporary name. On file systems that cannot exchange names, such as NFS, there is
+  // neither for a moment. Errors as for AtomicFile::Commit().
   Status Commit();
 
  private:
+  Status Replace();
   AtomicFolder(std::string path, std::string beside, int fd)
       : path_(std::move(path)), beside_(std::move(beside)), fd_(fd) {}
   std::string path_;

@@ -49,7 +49,7 @@ StatusOr<std::unique_ptr<SaveMemory>> SaveMemory::Make(int64_t bytes) {
     return absl::ResourceExhaustedError(absl::StrCat("no memory of ", bytes, " bytes for a save: ", strerror(code)));
   };
   // Allocated now, so that a lack of memory is an error here and not a signal later.
-  if (descriptor < 0 || fallocate(descriptor, 0, 0, kPage + bytes) != 0) return none();
+  if (descriptor < 0 || TEMP_FAILURE_RETRY(fallocate(descriptor, 0, 0, kPage + bytes)) != 0) return none();
   void* const memory =
       mmap(nullptr, static_cast<size_t>(kPage + bytes), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   if (memory == MAP_FAILED) return none();

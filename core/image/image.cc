@@ -201,7 +201,7 @@ StatusOr<std::unique_ptr<Image>> Image::Make(absl::Span<const ImageEntry> entrie
   std::unique_ptr<Image> image(new Image(descriptor, memory, layout.bytes));
   UseHugePages(memory, layout.sides[0], layout.bytes);
   if (layout.bytes > layout.sides[0] &&
-      fallocate(descriptor, 0, layout.sides[0], layout.bytes - layout.sides[0]) != 0) {
+      TEMP_FAILURE_RETRY(fallocate(descriptor, 0, layout.sides[0], layout.bytes - layout.sides[0])) != 0) {
     return absl::ResourceExhaustedError(
         absl::StrCat("no memory for an image of ", layout.bytes, " bytes: ", strerror(errno)));
   }

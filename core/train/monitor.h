@@ -34,7 +34,7 @@ class Monitor {
   // Of an epoch that ends. kNothingNew: it had no evaluation. InvalidArgument: nothing of that name was measured.
   StatusOr<Verdict> Judge();
   // Whether there was any improvement, which the first number is.
-  bool any() const { return std::isfinite(best_); }
+  bool any() const { return any_; }
   // The number that was judged last.
   double now() const { return now_; }
   const std::string& name() const { return name_; }
@@ -51,6 +51,7 @@ class Monitor {
   const std::string owner_, key_;
   const Mean mean_;
   double best_ = HUGE_VAL, now_ = 0;
+  bool any_ = false;
   int64_t judged_ = 0;  // evaluations
 };
 

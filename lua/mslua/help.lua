@@ -357,10 +357,12 @@ local function operator_entry(name, info)
       operands[i] = input.name .. (input.variadic and " ..." or "") .. (optional and " = nil" or "")
     end
   end
-  entry.operands = table.concat(operands, ", ")
-  -- The library's own function in place of the operator's.
+  -- The library's own function in place of the operator's: a plain one binds its tensors too.
   local value = name ~= info.class and rawget(package.loaded["mslua.ops"], name)
-  local own = type(value) == "table" and getmetatable(value).__call
+  local plain = type(value) == "function" and fields_of(value, 3) and value
+  if plain then operands = {} end
+  entry.operands = table.concat(operands, ", ")
+  local own = plain or type(value) == "table" and getmetatable(value).__call
   local init = own or of and rawget(of, "init")
   local fields = init and fields_of(init, 3)
   if own and fields then entry.text = comment_of_function(own) end
@@ -408,9 +410,7 @@ local function short(name) return (name:gsub("^ms%.(nn)%f[^%w_]", "%1"):gsub("^m
 local function member_entry(module, key, value)
   local name = short(module .. "." .. key)
   local info = module == "ms.ops" and operator_info(key)
-  -- A function of the library in an operator's place may take more.
-  local function_of_library = type(value) == "function" and fields_of(value, 3) ~= nil
-  if info and not function_of_library then return operator_entry(key, info) end
+  if info then return operator_entry(key, info) end
   if namespace.name_of(value) then return module_entry(short(namespace.name_of(value)), value) end
   if is_class(value) then return class_entry(name, value) end
   if type(value) == "function" then return function_entry(name, value, module, key) end
