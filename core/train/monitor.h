@@ -35,6 +35,8 @@ class Monitor {
   StatusOr<Verdict> Judge();
   // Whether there was any improvement, which the first number is.
   bool any() const { return any_; }
+  // Whether smaller numbers are better.
+  bool smaller() const { return sign_ > 0; }
   // The number that was judged last.
   double now() const { return now_; }
   const std::string& name() const { return name_; }

@@ -13,11 +13,12 @@ local M = {}
 --- Base class of callbacks. A subclass defines any of: on_train_begin, on_train_epoch_begin, on_train_step_begin,
 --- on_train_step_end, on_train_epoch_end, on_train_end. Each takes one table: epoch from 1, step (of the epoch, from 1;
 --- 0 in on_train_begin and on_train_epoch_begin), global_step (steps that are done in all epochs), steps_per_epoch,
---- epochs, loss (after a step), losses (of each of several steps, by its name), lr, folder (of the run), metrics (after
---- an evaluation), and stop(). stop() in on_train_step_end or on_train_epoch_end ends training there. In
---- on_train_epoch_begin it ends training after the first step, in on_train_step_begin before the step, but after the
---- first one of an epoch. Ranks that train together stop after the same step when one of them calls it; on the others
---- on_train_step_begin may be called once more.
+--- epochs, loss (after a step), losses (of each of several steps, by its name), lr (from the first step on), folder
+--- (of the run), metrics (what was measured: loss, the mean of an epoch's steps, and behind an evaluation eval_loss
+--- and eval_ with each metric's name), and stop(). stop() in on_train_step_end or on_train_epoch_end ends training
+--- there. In on_train_epoch_begin it ends training after the first step, in on_train_step_begin before the step, but
+--- after the first one of an epoch. Ranks that train together stop after the same step when one of them calls it; on
+--- the others on_train_step_begin may be called once more.
 ---@class mslua.Callback
 local Callback = class.Object:extend "Callback"
 Callback.__index = Callback
@@ -57,7 +58,12 @@ function Callback:add_to(spec)
       local earlier = spec.hooks[hook]
       spec.hooks[hook] = function(context)
         if earlier then earlier(context) end
+        local lr = context.lr
         f(self, context)
+        if context.lr ~= lr then
+          errors.fail("%s.%s: the context's lr tells the learning rate, and assigning it has no effect: give the "
+            .. "optimizer learning_rate = function(step, epoch) return ... end", self.class_name, method)
+        end
       end
     end
   end

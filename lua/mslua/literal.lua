@@ -66,13 +66,17 @@ end
 ---@param text string
 ---@param kind "number"|"boolean"|"string"|"table"
 ---@return any value nil where the text is not of that kind
+---@return string? hint what is wrong, for the end of a message
 function M.read(text, kind)
   if kind == "string" then return text end
   if kind == "boolean" then return ({ ["true"] = true, ["false"] = false })[text] end
   if kind == "number" then return tonumber(text) end
   local chunk = text:match "^%s*{" and loadstring("return " .. text, "=value")
   if not chunk then return nil end
-  local ok, v = pcall(setfenv(chunk, { math = { huge = math.huge } }))
+  local word
+  local function note(_, name) word = word or name end
+  local ok, v = pcall(setfenv(chunk, setmetatable({ math = { huge = math.huge } }, { __index = note })))
+  if word then return nil, (': %s needs quotes, "%s"'):format(word, word) end
   return ok and type(v) == "table" and v or nil
 end
 

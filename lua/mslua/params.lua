@@ -57,9 +57,9 @@ local function set(name, v, origin)
 end
 
 local function apply_text(defaults, name, text, origin)
-  local v = literal.read(text, type(defaults[name]))
+  local v, hint = literal.read(text, type(defaults[name]))
   if v == nil or not same_kind(defaults[name], v) then
-    usage_error("parameter '%s': expected %s, got '%s' (%s)", name, phrase(defaults[name]), text, origin)
+    usage_error("parameter '%s': expected %s, got '%s' (%s)%s", name, phrase(defaults[name]), text, origin, hint or "")
   end
   set(name, v, origin)
 end

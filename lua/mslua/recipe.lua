@@ -156,13 +156,17 @@ local read_as = { integer = "number", number = "number", boolean = "boolean", st
 -- Text of the command line as the first of the field's kinds that takes it: "{...}" is a table where the field takes
 -- one.
 local function read_leaf(field, text)
-  local settable, found = false, nil
+  local settable, found, hint = false, nil, nil
   for kind in field[2]:gmatch "[^|]+" do
     local as = read_as[kind]
     settable = settable or as ~= nil
-    local v = as and literal.read(text, as)
+    local v, problem
+    if as then v, problem = literal.read(text, as) end
     if v ~= nil and (found == nil or as == "table") then found = v end
+    hint = hint or problem
   end
+  -- A text in braces that is no table is taken for no string.
+  if hint then return nil, settable, hint end
   return found, settable
 end
 
@@ -190,11 +194,12 @@ local function each_leaf(fields, prefix, visit)
 end
 
 local function set_text(values, field, path, text, origin, origins)
-  local v, settable = read_leaf(field, text)
+  local v, settable, hint = read_leaf(field, text)
   if not settable then
     params.usage_error("%s cannot be set from text (%s): give the recipe a parameter", path, origin)
   end
   local problem = args.problem(field, v == nil and text or v)
+  if hint then params.usage_error("%s: expected a table, got '%s' (%s)%s", path, text, origin, hint) end
   if problem then params.usage_error("%s: %s (%s)", path, problem, origin) end
   put(values, path, v)
   origins[path] = origin

@@ -12,6 +12,24 @@ check.case("a loss of one number is evaluated where all batches are full", funct
   check.fails("one number for the whole batch", function() model:eval(ds:batch(3)) end)
 end)
 
+check.case("words without quotes in a table of the command line are named", function()
+  local literal = require "mslua.literal"
+  check.equal(literal.read("{1, 2, a = {true}}", "table"), { 1, 2, a = { true } })
+  check.equal(literal.read("{math.huge}", "table"), { math.huge })
+  local v, hint = literal.read("{top1, f1}", "table")
+  check.equal({ v == nil, hint }, { true, ': top1 needs quotes, "top1"' })
+end)
+
+check.case("a learning rate that a callback assigns to its context is an error", function()
+  local Changes = ms.Callback:extend "Changes"
+  function Changes:on_train_step_end(context) context.lr = 0.5 end
+  local net = nn.Dense(1, 1)
+  local ds = ms.dataset.NumpySlicesDataset({ ms.ones { 2, 1 }, ms.ones { 2, 1 } }, { "x", "y" }):batch(1)
+  local model = ms.Model(net, { loss_fn = nn.MSELoss(), optimizer = nn.SGD(net:trainable_params(), 0.1) })
+  check.fails("Changes.on_train_step_end: the context's lr tells the learning rate, and assigning it has no effect",
+    function() model:train(1, ds, { callbacks = { Changes() } }) end)
+end)
+
 check.case("operators as methods", function()
   check.equal(ms.Tensor({ 4, 9 }):sqrt():totable(), { 2, 3 })
   check.equal(ms.ones({ 2, 3 }):matmul(ms.ones { 3, 1 }):clip(0, 2.5):expand_dims(1).shape, { 1, 2, 1 })

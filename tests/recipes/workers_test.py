@@ -64,6 +64,15 @@ def main():
           "the first steps")
     rest = losses(mslua("train", "job/with_noise.lua", "workers=2", "--out", "part", "--no-attach", "--resume"))
     check(rest and rest == one[-len(rest):], ("a resume", rest, one))
+    # A run's configuration finds the files of its recipe, and not others of the same name.
+    os.makedirs("other", exist_ok=True)
+    for name in ("rows", "noise"):
+        for folder in ("other", "one", "."):
+            with open("%s/%s.lua" % (folder, name), "w", encoding="utf-8") as file:
+                file.write("error 'the wrong file'\n")
+    os.chdir("other")
+    check(losses(mslua("train", "../one/config.lua", "--out", "again", "--no-attach")) == one, "config.lua")
+    os.chdir(WORK)
     stuck = mslua("train", "job/with_hangs.lua", "--out", "hangs", "--no-attach", "--hang-timeout", "2")
     check(stuck.returncode != 0, stuck)
     line = [w for w in stuck.stderr.split("\n") if "has not returned" in w]

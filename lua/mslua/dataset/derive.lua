@@ -6,6 +6,7 @@ local core = require "mslua.core"
 local errors = require "mslua.errors"
 local files = require "mslua.files"
 local literal = require "mslua.literal"
+local params = require "mslua.params"
 
 local M = {}
 
@@ -75,7 +76,8 @@ local function pure(name, op, ...)
   local results = { op.f(...) }
   if core.random_numbers() ~= before then
     errors.at(op.made_at, errors.fail, "%s: the function draws random numbers, which a resumed training would "
-      .. "not get again: name their stream, ms.rand(shape, dtype, name), or use random transforms", name)
+      .. 'not get again: use random transforms, or put the function into a file, operations = "augment.lua", which '
+      .. "draws for each sample", name)
   end
   return results
 end
@@ -234,6 +236,18 @@ local function part_of(spec, op)
   return part
 end
 
+-- Where files of the user's line may lie, beside the current folder: beside the recipe that a written configuration
+-- came from, then beside the file of the line.
+local function folders_of_caller()
+  local file, list = (core.where() or ""):match "^(.*):%d+$", {}
+  local base = params.state().base
+  if file and file == core.options.file and base.from and not core.library_recipe(base.from) then
+    for _, recipe in ipairs(params.recipes_of(file, base)) do list[#list + 1] = recipe:match "^(.*/)" or "" end
+  end
+  list[#list + 1] = file and file:match "^(.*/)"
+  return list
+end
+
 --- The description of a file of Lua that makes or changes samples: `into` with its path and the text of its arguments.
 ---@param what string for messages
 ---@param path string relative to the recipe's folder, or to the current one
@@ -241,14 +255,19 @@ end
 ---@param into table
 ---@return table into
 function M.code(what, path, arguments, into)
-  local folder = (core.where() or ""):match "^(.*/)[^/]*:%d+$"
-  local beside = folder and path:sub(1, 1) ~= "/" and folder .. path
-  if beside and files.is_file(beside) then path = beside end
-  if not files.is_file(path) then
-    errors.fail("%s: no file '%s'%s; expected a file of Lua that returns a function", what, path,
-      beside and (", and no '%s'"):format(beside) or "")
+  local found, first = path, nil
+  for _, folder in ipairs(path:sub(1, 1) ~= "/" and folders_of_caller() or {}) do
+    first = first or folder .. path
+    if files.is_file(folder .. path) then
+      found = folder .. path
+      break
+    end
   end
-  into.file, into.arguments = path, "nil"
+  if not files.is_file(found) then
+    errors.fail("%s: no file '%s'%s; expected a file of Lua that returns a function", what, path,
+      first and first ~= path and (", and no '%s'"):format(first) or "")
+  end
+  into.file, into.arguments = found, "nil"
   if arguments ~= nil then
     into.arguments = literal.write(arguments)
     if not into.arguments then
