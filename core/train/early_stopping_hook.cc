@@ -23,10 +23,9 @@ Status EarlyStoppingHook::AtEpochEnd(const TrainState& s) {
     return absl::OkStatus();
   }
   if (++worse_ >= patience_) {
-    progress_->console->Line(absl::StrCat("early stopping: epoch ", s.epoch, ", ", monitor_.name(),
-                                          std::isnan(monitor_.now()) ? " is NaN and" : "", " has not improved for ",
-                                          worse_, " epochs (", monitor_.smaller() ? "smaller" : "greater",
-                                          " is better)"));
+    progress_->console->Line(absl::StrCat(
+        "early stopping: epoch ", s.epoch, ", ", monitor_.name(), std::isnan(monitor_.now()) ? " is NaN and" : "",
+        " has not improved for ", worse_, " epochs (", monitor_.smaller() ? "smaller" : "greater", " is better)"));
     ended_ = true;
     progress_->Stop();
   }

@@ -365,8 +365,8 @@ local function operator_entry(name, info)
   local own = plain or type(value) == "table" and getmetatable(value).__call
   local init = own or of and rawget(of, "init")
   local fields = init and fields_of(init, 3)
-  if own and fields then entry.text = comment_of_function(own) end
   entry.keys = fields and add_keys({}, fields, "") or attribute_keys(info)
+  if own and fields then entry.text = without_arguments(comment_of_function(own), entry.keys) end
   entry.arguments = M.arguments(entry.keys)
   local order = of and rawget(of, "constructor_order")
   if name == info.class and order then
