@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <optional>
 
+#include "absl/base/casts.h"
 #include "absl/strings/string_view.h"
 #include "core/base/half.h"
 
@@ -34,12 +34,7 @@ struct BF16 {
   uint16_t bits = 0;
   BF16() = default;
   explicit BF16(float f);  // round to nearest even; NaN stays NaN
-  operator float() const {
-    const uint32_t u = static_cast<uint32_t>(bits) << 16;
-    float f;
-    std::memcpy(&f, &u, 4);
-    return f;
-  }
+  operator float() const { return absl::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 };
 struct F16 {
   uint16_t bits = 0;
@@ -49,8 +44,7 @@ struct F16 {
 };
 
 inline BF16::BF16(float f) {
-  uint32_t u;
-  std::memcpy(&u, &f, 4);
+  const auto u = absl::bit_cast<uint32_t>(f);
   if ((u & 0x7fffffffu) > 0x7f800000u) {
     bits = static_cast<uint16_t>((u >> 16) | 0x40);
   } else {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
+#include "absl/base/casts.h"
 #include "core/base/target_clones.h"
 
 namespace mslua {
@@ -46,17 +46,6 @@ inline float ToUnit(uint32_t word) { return static_cast<float>(static_cast<int32
 
 constexpr int kBlocks = 64, kWords = 4 * kBlocks;
 
-inline uint64_t BitsOf(double x) {
-  uint64_t bits;
-  std::memcpy(&bits, &x, sizeof bits);
-  return bits;
-}
-inline double DoubleOf(uint64_t bits) {
-  double x;
-  std::memcpy(&x, &bits, sizeof x);
-  return x;
-}
-
 // c0 + c1 z + c2 z^2 + ...
 inline double Polynomial(double, double c) { return c; }
 template <typename... C>
@@ -71,9 +60,9 @@ constexpr double Inverse(int n) { return n == 0 ? 1 : Inverse(n - 1) / n; }
 // log(m) = 2 artanh(s) with s = (m - 1) / (m + 1).
 inline double Log(double x) {
   constexpr uint64_t kOne = 0x3ff0000000000000u, kRootHalf = 0x3fe6a09e667f3bcdu, kMantissa = 0x000fffffffffffffu;
-  const uint64_t shifted = BitsOf(x) + (kOne - kRootHalf);
+  const uint64_t shifted = absl::bit_cast<uint64_t>(x) + (kOne - kRootHalf);
   const auto e = static_cast<double>(static_cast<int32_t>(shifted >> 52) - 1023);
-  const double m = DoubleOf((shifted & kMantissa) + kRootHalf);
+  const double m = absl::bit_cast<double>((shifted & kMantissa) + kRootHalf);
   const double s = (m - 1) / (m + 1), z = s * s;
   const double series = Polynomial(z, 1.0, 1.0 / 3, 1.0 / 5, 1.0 / 7, 1.0 / 9, 1.0 / 11, 1.0 / 13, 1.0 / 15, 1.0 / 17,
                                    1.0 / 19, 1.0 / 21, 1.0 / 23);
@@ -92,11 +81,12 @@ inline void BoxMuller(uint32_t a, uint32_t b, float* first, float* second) {
   const double cosine = Polynomial(z, 1, -Inverse(2), Inverse(4), -Inverse(6), Inverse(8), -Inverse(10), Inverse(12),
                                    -Inverse(14), Inverse(16), -Inverse(18));
   // No branches, which would keep the loop from becoming vectors: odd quarters swap, signs are the highest bits.
-  const uint64_t swap = -static_cast<uint64_t>(quarter & 1), c = BitsOf(cosine), s = BitsOf(sine);
+  const uint64_t swap = -static_cast<uint64_t>(quarter & 1), c = absl::bit_cast<uint64_t>(cosine),
+                 s = absl::bit_cast<uint64_t>(sine);
   const uint64_t c_sign = static_cast<uint64_t>((quarter + 1) & 2) << 62, s_sign = static_cast<uint64_t>(quarter & 2)
                                                                                    << 62;
-  *first = static_cast<float>(radius * DoubleOf(((c & ~swap) | (s & swap)) ^ c_sign));
-  *second = static_cast<float>(radius * DoubleOf(((s & ~swap) | (c & swap)) ^ s_sign));
+  *first = static_cast<float>(radius * absl::bit_cast<double>(((c & ~swap) | (s & swap)) ^ c_sign));
+  *second = static_cast<float>(radius * absl::bit_cast<double>(((s & ~swap) | (c & swap)) ^ s_sign));
 }
 
 // The words of blocks [first, first + kBlocks): words[w][j] is word w of block first + j.

@@ -1,9 +1,9 @@
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <type_traits>
 #include <utility>
 
+#include "absl/base/casts.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 #include "core/kernels/dispatch.h"
@@ -58,8 +58,7 @@ void SortLanes(const OpCall& c, bool descending) {
 uint32_t KeyOf(float v) {
   if (v != v) return ~0u;
   v += 0.0f;
-  uint32_t bits;
-  std::memcpy(&bits, &v, sizeof bits);
+  const auto bits = absl::bit_cast<uint32_t>(v);
   return bits >> 31 ? ~bits : bits | 1u << 31;
 }
 uint32_t KeyOf(int32_t v) { return static_cast<uint32_t>(v) ^ 1u << 31; }

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "absl/base/casts.h"
 #include "absl/strings/str_cat.h"
 
 namespace mslua::text {
@@ -44,11 +45,6 @@ StatusOr<bool> ProtoReader::Next() {
   return true;
 }
 
-float ProtoReader::number() const {
-  const auto bits = static_cast<uint32_t>(number_);
-  float value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
-}
+float ProtoReader::number() const { return absl::bit_cast<float>(static_cast<uint32_t>(number_)); }
 
 }  // namespace mslua::text
