@@ -81,40 +81,46 @@ StatusOr<int> IsGlobal(lua_State* L, Session& session) {
   lua_pushboolean(L, session.trace != nullptr && session.trace->sharded());
   return 1;
 }
-// core.training(): of the cell that is called. core.training(told): of one of which set_train has said so; nil: it has
-// not been called.
+// Whether each cell says whether it trains: in calls and in gradients, not in compiled steps and evaluations.
+bool FollowsCells(const Session& session) { return session.trace == nullptr || session.trace->follows_cells(); }
+
+// What set_train has said of a cell; none: it has not been called.
+absl::optional<bool> ReadTold(lua_State* L) {
+  if (!lua_isboolean(L, 1)) return absl::nullopt;
+  return lua_toboolean(L, 1) != 0;
+}
+
+// Whether a cell trains of which set_train has said so.
+bool Trains(const Session& session, absl::optional<bool> told) {
+  if (FollowsCells(session)) return session.training_of_all.value_or(told.value_or(false));
+  return session.trace->training() && (!session.trace->heeds_cells() || told.value_or(true));
+}
+
+// core.training(): of the cell that is called. core.training(told): of one of which set_train has said so, or nil.
 StatusOr<int> Training(lua_State* L, Session& session) {
   const Trace* const trace = session.trace;
-  const bool asks = lua_gettop(L) > 0, told = lua_toboolean(L, 1) != 0;
-  const bool follows = trace == nullptr || trace->follows_cells();
   bool on = trace == nullptr ? session.training : trace->training() && !trace->cell_evaluates();
-  if (follows)
-    on = session.training_of_all.value_or(asks ? told : on);
-  else if (asks)
-    on = trace->training() && !(trace->heeds_cells() && lua_isboolean(L, 1) && !told);
-  lua_pushboolean(L, on);
+  if (FollowsCells(session)) on = session.training_of_all.value_or(on);
+  lua_pushboolean(L, lua_gettop(L) > 0 ? Trains(session, ReadTold(L)) : on);
   return 1;
 }
-// core.set_training(told): of the cell that is called, which set_train has said so of; nil: it has not been called.
-// Gives what core.training gave before, or nil where that is the same for all cells.
+// core.set_training(told): of the cell that is called, of which set_train has said so, or nil. Gives what core.training
+// gave before, or nil where that is the same for all cells.
 StatusOr<int> SetTraining(lua_State* L, Session& session) {
-  const bool told = lua_toboolean(L, 1) != 0, evaluates = lua_isboolean(L, 1) && !told;
   Trace* const trace = session.trace;
-  const bool trains = trace != nullptr && !trace->follows_cells();
-  if (trains ? !trace->heeds_cells() : session.training_of_all.has_value()) {
+  const bool on = Trains(session, ReadTold(L)), follows = FollowsCells(session);
+  if (follows ? session.training_of_all.has_value() : !trace->heeds_cells()) {
     lua_pushnil(L);
-    return 1;
-  }
-  if (trains) {
+  } else if (!follows) {
     lua_pushboolean(L, !trace->cell_evaluates());
-    trace->SetCellEvaluates(evaluates);
-    return 1;
+    trace->SetCellEvaluates(!on);
+  } else if (trace != nullptr) {
+    lua_pushboolean(L, trace->training());
+    trace->SetTraining(on);
+  } else {
+    lua_pushboolean(L, session.training);
+    session.training = on;
   }
-  lua_pushboolean(L, trace != nullptr ? trace->training() : session.training);
-  if (trace != nullptr)
-    trace->SetTraining(told);
-  else
-    session.training = told;
   return 1;
 }
 // core.force_training(on or nil): of all cells that do not train under train; gives what was before.

@@ -37,13 +37,13 @@ end
 --- The table of the fields of a cell being made.
 function Cell._new_fields() return {} end
 
-local trains
+local told
 
 --- A field. `training` is whether the cell trains, in construct or outside.
 function Cell.__index(self, key)
   local v = rawget(self, "_fields")[key]
   if v ~= nil then return v end
-  if key == "training" then return trains(self) end
+  if key == "training" then return core.training(told(self)) end
   return class.lookup(self, key)
 end
 
@@ -280,9 +280,7 @@ end
 local function is_told(cell) return rawget(cell, "_training") ~= nil end
 
 -- What set_train has said of a cell, or of the nearest cell that owns it; nil: nothing.
-local function told(cell) return rawget(nearest(cell, is_told), "_training") end
-
-function trains(cell) return core.training(told(cell)) end
+function told(cell) return rawget(nearest(cell, is_told), "_training") end
 
 local function leave(recomputed, stage, narrow, before, trained, ...)
   if trained ~= nil then core.set_training(trained) end

@@ -255,8 +255,8 @@ local function report_changed_fields(network, hooks)
   for name, hook in pairs(hooks) do
     hooks[name] = function(context)
       hook(context)
-      local cell, field = nil, nil
-      if not said then cell, field = changed() end
+      if said then return end
+      local cell, field = changed()
       if not cell or field == "training" then return end
       said = true
       notice(("warning: %s.%s has changed while ms.Model trains, whose compiled step has its earlier value: for a "
