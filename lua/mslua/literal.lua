@@ -74,8 +74,9 @@ function M.read(text, kind)
   local chunk = text:match "^%s*{" and loadstring("return " .. text, "=value")
   if not chunk then return nil end
   local word
-  local function note(_, name) word = word or name end
-  local ok, v = pcall(setfenv(chunk, setmetatable({ math = { huge = math.huge } }, { __index = note })))
+  local other = { __index = function(_, name) word = word or name end }
+  local names = setmetatable({ math = setmetatable({ huge = math.huge }, other) }, other)
+  local ok, v = pcall(setfenv(chunk, names))
   if word then return nil, (': %s needs quotes, "%s"'):format(word, word) end
   return ok and type(v) == "table" and v or nil
 end

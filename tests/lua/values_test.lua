@@ -18,6 +18,7 @@ check.case("words without quotes in a table of the command line are named", func
   check.equal(literal.read("{math.huge}", "table"), { math.huge })
   local v, hint = literal.read("{top1, f1}", "table")
   check.equal({ v == nil, hint }, { true, ': top1 needs quotes, "top1"' })
+  check.equal(literal.read("{math.pi}", "table"), nil)
 end)
 
 check.case("a learning rate that a callback assigns to its context is an error", function()
