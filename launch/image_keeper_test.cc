@@ -103,6 +103,18 @@ class Keeper : public ::testing::Test {
   std::string root_;
 };
 
+TEST_F(Keeper, HoldsNoPipeOfTheProcessThatStartsIt) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);  // as a rank that writes to a program has it
+  auto connection = ImageKeeper::Connect("pipes");
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  close(ends[1]);
+  pollfd entry = {ends[0], POLLIN, 0};
+  EXPECT_EQ(poll(&entry, 1, 60000), 1);  // its end
+  EXPECT_TRUE((*connection)->End().ok());
+  close(ends[0]);
+}
+
 TEST_F(Keeper, ImagesOutliveTheConnectionThatPutThem) {
   auto first = ImageKeeper::Connect("job1");
   ASSERT_TRUE(first.ok()) << first.status();

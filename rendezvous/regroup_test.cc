@@ -66,6 +66,7 @@ class Regroup : public ::testing::Test {
     join.timeout = absl::Seconds(60);
     join.recover = true;
     join.turn = [this] { return turn_.load(); };
+    join.on_stop = [this](int) { ++stops_; };
     return join;
   }
   std::vector<Member> JoinAll(const std::vector<std::string>& ids) {
@@ -111,7 +112,7 @@ class Regroup : public ::testing::Test {
   Status keeps_;                  // what keeping an epoch gives
   std::mutex mutex_;
   std::string log_;
-  std::atomic<int64_t> epoch_{0}, turn_{0};
+  std::atomic<int64_t> epoch_{0}, turn_{0}, stops_{0};
   std::unique_ptr<Scheduler> scheduler_;
   Endpoint elsewhere_;  // of a scheduler in another process
 };
@@ -155,6 +156,20 @@ TEST_F(Regroup, AWorkerMayDieWhileTheOthersJoinAnew) {
     }).join();
   }
   auto members = JoinAll({"0", "1"});
+  for (auto& m : members) m->Leave(0);
+  EXPECT_TRUE(scheduler_->Wait().ok());
+}
+
+TEST_F(Regroup, AStopIsKeptWhenTheWorkersJoinAgain) {
+  Start(2);
+  auto members = JoinAll({"0", "1"});
+  scheduler_->Stop(SIGTERM);
+  ASSERT_TRUE(Eventually([&] { return stops_ == 2; }));
+  members[1].reset();  // it dies before it has stopped
+  ASSERT_TRUE(Eventually([&] { return StartsAgain(members[0]->Health()); }));
+  members.clear();
+  members = JoinAll({"0", "1"});
+  EXPECT_TRUE(Eventually([&] { return stops_ == 4; }));
   for (auto& m : members) m->Leave(0);
   EXPECT_TRUE(scheduler_->Wait().ok());
 }

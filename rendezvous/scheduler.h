@@ -196,7 +196,7 @@ class Scheduler {
   int64_t next_key_ = 1;
   std::string elastic_;  // what Allow has been told
   int least_ = 0, most_ = 0;
-  int stop_signal_ = 0;  // that came while the workers met again
+  int stop_signal_ = 0;  // for the workers, when they have met again
   std::atomic<int> joined_{0};
   std::atomic<bool> built_{false};
   bool over_ = false;

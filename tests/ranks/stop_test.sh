@@ -106,6 +106,20 @@ expect "nobody reads" 130 "stopping; once more to stop at once"
 kill "$reader"
 no_leftovers "nobody reads"
 
+# Who reads late gets all lines, also those that are still in the pipe of a rank that has ended: a little more than the
+# launcher keeps, and a pipe takes.
+cat > lines.lua <<'LUA'
+local ms = require "mslua"
+ms.communication.init()
+if ms.communication.get_rank() > 0 then return end
+for i = 1, tonumber(arg[1]) do print(("line %06d %s"):format(i, ("x"):rep(90))) end
+LUA
+for lines in 11000 11150; do
+  run sh -c 'timeout -s KILL "$1" "$0" run lines.lua -n 2 -- "$2" 2> /dev/null | { sleep 2; wc -l; }' \
+    "$mslua" $limit $lines
+  expect "$lines lines that are read late" 0 "$lines"
+done
+
 # The cause comes before mpirun ends the others, and only once.
 cat > boom.lua <<'LUA'
 local ms = require "mslua"

@@ -345,6 +345,18 @@ out=$(cat aside/late/out.txt) code=$(cat aside/late/code.txt)
 expect "a starter that does more" 9 ""
 refuse "a starter that does more" "was ended"
 
+# Under nohup a terminal that is closed is no request to stop.
+cat > hangup.sh <<'SH'
+#!/bin/sh
+echo start >> hangup.txt
+[ "$(grep -c start hangup.txt)" = 2 ] && exit 0
+kill -HUP $PPID
+exit 137
+SH
+chmod +x hangup.sh
+run sh -c 'trap "" HUP; exec "$0" again -- ./hangup.sh' "$mslua"
+expect "a closed terminal under nohup" 0 "the job has started again 1 time"
+
 run "$mslua" again -- no-such-program
 expect "no program" 4 "cannot start no-such-program"
 run "$mslua" again -- sh -c 'exit 3'
