@@ -116,7 +116,8 @@ def main():
                 torch.cuda.reset_peak_memory_stats()
             found.update(Step(torch, a, way).time(a.seconds))
             if a.device == "cuda":
-                found["peak_mb"] = torch.cuda.max_memory_reserved() / 2**20
+                found["allocated_mb"] = torch.cuda.max_memory_allocated() / 2**20
+                found["reserved_mb"] = torch.cuda.max_memory_reserved() / 2**20
                 torch.cuda.empty_cache()
         except Exception as problem:  # what one way cannot do is a row, and the others follow
             found["problem"] = "%s: %s" % (type(problem).__name__, str(problem).splitlines()[0] if str(problem) else "")

@@ -1,9 +1,11 @@
--- A language model on one random batch in memory: nanoGPT's network for a CPU, or with other sizes GPT-2; BERT; Llama.
+-- A language model on random batches in memory, `batches` an epoch: nanoGPT's network for a CPU, or with other sizes
+-- GPT-2; BERT; Llama. A checkpoint is saved each `save_every` steps; 0: none is.
 local ms = require "mslua"
 local nn = ms.nn
 
 local p = ms.params {
-  network = "gpt", vocab = 65, layers = 4, heads = 4, dim = 128, block = 64, batch_size = 12,
+  network = "gpt", vocab = 65, layers = 4, heads = 4, dim = 128, block = 64, batch_size = 12, batches = 1,
+  save_every = 0,
   presets = {
     gpt2 = { vocab = 50257, layers = 12, heads = 12, dim = 768, block = 256, batch_size = 2 },
     bert = { network = "bert", vocab = 4096, dim = 256, block = 128, batch_size = 8 },
@@ -37,7 +39,7 @@ return ms.recipe {
   seed = 1,
   dataset = function()
     local x, y, token = {}, {}, 1
-    for i = 1, p.batch_size do
+    for i = 1, p.batch_size * p.batches do
       x[i], y[i] = {}, {}
       for j = 1, p.block do
         x[i][j], token = token, (token * 75 + 74) % 65537 % p.vocab
@@ -51,4 +53,6 @@ return ms.recipe {
   loss = nn.CrossEntropyLoss(),
   optimizer = nn.AdamWeightDecay { learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.99, eps = 1e-8, weight_decay = 0.1 },
   train = { epochs = 100000 },
+  checkpoint = p.save_every > 0 and { save_checkpoint_steps = p.save_every, keep_checkpoint_max = 1, async_save = true }
+    or nil,
 }

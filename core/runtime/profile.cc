@@ -263,20 +263,25 @@ double PeakMiB() {
 
 double Rate(double amount, double ms) { return ms > 0 ? amount / ms * 1e-6 : 0; }
 
-void PrintSteps(const std::vector<double>& ms, const PlanReport& plan, bool json) {
+// `device`: null where the step runs on the CPU.
+void PrintSteps(const std::vector<double>& ms, const PlanReport& plan, const DeviceRun* device, bool json) {
   const double median = ms[ms.size() / 2];
+  const double device_mib = device == nullptr ? 0 : static_cast<double>(device->device_bytes()) / kMiB;
   if (json) {
     std::printf(
         "{\"step_ms\": %.6g, \"min_ms\": %.6g, \"max_ms\": %.6g, \"steps\": %zu, \"threads\": %d, \"kernels\": %lld, "
-        "\"workspace_mb\": %.1f, \"peak_mb\": %.1f}\n",
+        "\"workspace_mb\": %.1f, \"peak_mb\": %.1f%s}\n",
         median, ms.front(), ms.back(), ms.size(), ComputeThreads(), static_cast<long long>(plan.kernels),
-        static_cast<double>(plan.workspace_bytes) / kMiB, PeakMiB());
+        static_cast<double>(plan.workspace_bytes) / kMiB, PeakMiB(),
+        device == nullptr ? "" : absl::StrFormat(", \"device_mb\": %.1f", device_mib).c_str());
     return;
   }
   std::printf(
-      "step %.4g ms (median of %zu; %.4g to %.4g), %d threads, %lld kernels, %.1f MiB of activations, peak %.1f MiB\n",
+      "step %.4g ms (median of %zu; %.4g to %.4g), %d threads, %lld kernels, %.1f MiB of activations, peak %.1f "
+      "MiB%s\n",
       median, ms.size(), ms.front(), ms.back(), ComputeThreads(), static_cast<long long>(plan.kernels),
-      static_cast<double>(plan.workspace_bytes) / kMiB, PeakMiB());
+      static_cast<double>(plan.workspace_bytes) / kMiB, PeakMiB(),
+      device == nullptr ? "" : absl::StrFormat(", %.1f MiB of the device", device_mib).c_str());
 }
 
 std::string LimitsText(const MachineLimits& l, const Device* device) {
@@ -433,9 +438,9 @@ Status ReportProfile(Executable* executable, const std::function<Status()>& step
   }
   for (int64_t i = 0; i < std::min<int64_t>(steps / 5 + 1, 20); ++i) RETURN_IF_ERROR(step());
   ASSIGN_OR_RETURN(const std::vector<double> ms, TimeSteps(step, steps));
-  PrintSteps(ms, executable->report(), json);
-  if (steps_only) return absl::OkStatus();
   const DeviceRun* const on_device = DeviceRunOf(executable);
+  PrintSteps(ms, executable->report(), on_device, json);
+  if (steps_only) return absl::OkStatus();
   Device* const device = on_device == nullptr ? nullptr : on_device->device();
   ASSIGN_OR_RETURN(const MachineLimits limits, device == nullptr ? MeasureMachine() : MeasureDevice(device));
   Profile profile(*executable);
