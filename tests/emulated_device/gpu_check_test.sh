@@ -44,10 +44,12 @@ for row in "every operator against float64 | ok | 3 operators" \
   "2 ranks that share a device | ok" "4 ranks that share a device | ok" "trainings | not run | left out" \
   "PyTorch, its CUDA | left out by --no-peers" \
   "NCCL with one rank: every collective | ok" "NCCL between devices | not run" \
+  "| fused | cuda | 4 | " "| matmul | cublas | 5 | " "overheads | not run | left out" "## Memory" \
   "| quick start, f32 | " "GPT-2, 16 x 1024" "0123abc"; do
   grep -qF "$row" out/gpu_check.md || fail "the report has no '$row': $(cat out/gpu_check.md)"
 done
-python3 -c 'import json; found = json.load(open("out/gpu_check.json")); assert found["workloads"][0]["mslua_ms"] > 0' ||
+python3 -c 'import json; row = json.load(open("out/gpu_check.json"))["workloads"][0]
+assert row["mslua_ms"] > 0 and row["floor_ms"] > 0 and row["mslua_mb"] > 0 and row["ceilings"]["f32_flops"] > 0' ||
   fail "gpu_check.json"
 
 # A program that ends at once, and one that prints no time.
@@ -61,6 +63,25 @@ assert lines == [{"a": 1}, {"b": 2}], lines
 bench.options = type("Options", (), {"steps": 1, "rounds": 1, "peers": False, "autotune": False})
 bench.measure("quick start", "f32")
 assert bench.rows[0]["problems"] == ["mslua: mslua prof printed no time of a step"], bench.rows
+PY
+
+# The loader and checkpoints, with networks that the emulated device has time for.
+python3 - << 'PY' || fail "overheads"
+import os, sys
+sys.path.insert(0, "tools/gpu")
+import overheads
+overheads.LOADER.update(batch=4, steps=14, arguments=["network=lenet", "image_size=32", "batch_size=4", "batches=2"])
+overheads.SAVING.update(batch=2, steps=16, every=3, arguments=["layers=1", "dim=16", "block=8", "batch_size=2"])
+places = {"program": "bin/mslua", "training": "bench/training"}
+options = type("Options", (), {"steps": None})
+beside = overheads.Overheads(places, dict(os.environ), lambda: 600, options)
+beside.all()
+loader, saving = beside.rows
+assert loader["loaded_ms"] > 0 and loader["resident_ms"] > 0, loader
+assert saving["longest_ms"] >= saving["step_ms"] > 0 and "for each save" in saving["detail"], saving
+overheads.LOADER.update(arguments=["nosuch=1"])
+beside.loader()
+assert "nosuch" in beside.rows[-1]["detail"], beside.rows[-1]
 PY
 
 printf '#!/bin/sh\necho "%s, 2 failures"\nexit 1\n' "$counts" > bin/operators_test

@@ -1,6 +1,8 @@
 """gpu_check.md: what was found, as it came out."""
 import workloads
 
+MOST_KERNELS = 12  # of a workload
+
 
 def table(heads, rows):
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
@@ -18,10 +20,29 @@ def times(found):
         best = torch.get(row.get("best"), {})
         ways = ", ".join("%s %.4g" % (way, x["ms"]) for way, x in torch.items())
         starts = ", ".join("%.2f" % s for s in row.get("mslua_start_s", []))
-        rows.append([row["workload"], number(row.get("mslua_ms")), ways, number(row.get("ratio")),
-                     number(row.get("mslua_mb")), number(best.get("mb")), starts, "; ".join(row["problems"])])
-    return table(["workload", "mslua ms", "PyTorch ms", "best PyTorch / mslua", "mslua MiB", "PyTorch MiB",
-                  "start s, each round", "what did not run"], rows)
+        rows.append([row["workload"], number(row.get("mslua_ms")), number(row.get("floor_ms")), ways,
+                     number(row.get("ratio")), starts, "; ".join(row["problems"])])
+    return table(["workload", "mslua ms", "floor ms", "PyTorch ms", "best PyTorch / mslua",
+                  "start s: empty caches, full", "what did not run"], rows)
+
+
+def memory(found):
+    rows = []
+    for row in found["workloads"]:
+        best = row.get("torch", {}).get(row.get("best"), {})
+        ours, theirs = row.get("mslua_mb"), best.get("mb")
+        rows.append([row["workload"], number(ours), number(theirs), number(best.get("reserved_mb")),
+                     number(ours / theirs) if ours and theirs else "", number(row.get("mslua_process_mb"))])
+    return table(["workload", "mslua MiB", "PyTorch MiB: allocated", "reserved", "mslua / allocated",
+                  "mslua's process MiB"], rows)
+
+
+def kernels(row):
+    rows = [[k["operator"], k["kernel"], k["count"], number(k["ms"]), number(k["floor_ms"]),
+             number(100 * k["floor_ms"] / k["ms"]) if k["ms"] else "", number(k["gbs"]), number(k["gflops"] / 1e3)]
+            for k in row["kernels"][:MOST_KERNELS]]
+    return table(["operator", "kernel", "launches", "ms a step", "floor ms", "% of the floor's rate", "GB/s",
+                  "TFLOP/s"], rows)
 
 
 def text(found):
@@ -41,5 +62,14 @@ def text(found):
               "Medians, in milliseconds. Not measured: %s." % (
                   ", ".join(w for w in workloads.WORKLOADS
                             if not any(r["workload"].startswith(w) for r in found["workloads"])) or "nothing"), "",
-              times(found), "", "## mslua doctor", "", "```", found["doctor"] or "", "```", ""]
+              times(found), "",
+              "A step's floor is the sum of its launches' floors: the longer of their operations and their traffic at "
+              "the rates that mslua measures in the same run.", "", "## Memory", "",
+              "What each allocates on the device, libraries' workspaces included, and what nvidia-smi says of the "
+              "whole process of mslua.", "", memory(found), "", "## Beside the steps", "",
+              table(["what", "found"], [[r["what"], r["detail"]] for r in found["overheads"]] or [["nothing", ""]]), ""]
+    for row in found["workloads"]:
+        if row.get("kernels"):
+            lines += ["## Kernels: %s" % row["workload"], "", kernels(row), ""]
+    lines += ["## mslua doctor", "", "```", found["doctor"] or "", "```", ""]
     return "\n".join(lines)

@@ -1,6 +1,8 @@
-"""Steps of mslua and of PyTorch on the device, one after the other in each round."""
+"""Steps of mslua and of PyTorch on the device, one after the other in each round; and what mslua's kernels reach."""
+import atexit
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import tempfile
@@ -9,6 +11,8 @@ import time
 
 import machine
 
+LEFT_FOR_WORKLOADS = 240  # seconds, for which PyTorch's compiler is stopped
+PROFILED_STEPS = 5
 WAYS = ["eager", "compile", "compile:reduce-overhead"]
 # name: (recipe, arguments, types, PyTorch's workload, steps of a round, further ways of PyTorch)
 WORKLOADS = {
@@ -44,18 +48,44 @@ class PeakMemory(threading.Thread):
         return self.peak
 
 
+def types_of(name):
+    return WORKLOADS[name][2]
+
+
 class Workloads:
+    """`env`: of mslua. Its caches of kernels are empty in the first round of each workload, so that the start of that
+    round is the first one on a machine, and full in the others."""
+
     def __init__(self, places, env, left, options):
         self.places, self.env, self.left, self.options, self.rows = places, env, left, options, []
+        self.caches, self.warming = tempfile.mkdtemp(), []
+        atexit.register(shutil.rmtree, self.caches, ignore_errors=True)
 
-    def lines(self, command):
-        """JSON lines, the peak of device memory, and seconds to the first line."""
+    def ours(self, name, dtype):
+        """The environment of mslua's runs of a workload."""
+        cache = os.path.join(self.caches, name + dtype)
+        return dict(self.env, XDG_CACHE_HOME=cache, CUDA_CACHE_PATH=os.path.join(cache, "driver"))
+
+    def prof(self, name, dtype, *flags):
+        recipe, arguments = WORKLOADS[name][:2]
+        amp = ["train.amp=" + dtype] if dtype != "f32" else []
+        return [self.places["program"], "prof", os.path.join(self.places["training"], recipe)] + arguments + amp + [
+            "--device", "cuda", "--json"] + list(flags)
+
+    def peer(self, name, dtype, ways, seconds):
+        return ["python3", os.path.join(self.places["training"], "device_peer.py"), "--workload", WORKLOADS[name][3],
+                "--dtype", dtype, "--ways", ",".join(ways), "--seconds", str(seconds), "--device",
+                self.options.peer_device]
+
+    def lines(self, command, env=None):
+        """JSON lines, the peak of device memory, and seconds to the first line. `env`: this process's, where it is not
+        given."""
         limit = self.left()
         if limit <= 0:
             raise RuntimeError("no time was left")
         begin = time.time()
         with tempfile.TemporaryFile("w+") as errors:
-            process = subprocess.Popen(command, env=self.env, stdout=subprocess.PIPE, stderr=errors,
+            process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=errors,
                                        universal_newlines=True)
             memory, timer = PeakMemory(process.pid), threading.Timer(limit, process.kill)
             timer.start()
@@ -73,21 +103,34 @@ class Workloads:
         return [json.loads(line) for line in (first + out).splitlines() if line.startswith("{")], peak, start
 
     def mslua(self, name, dtype):
-        recipe, arguments, _, _, steps, _ = WORKLOADS[name]
-        amp = ["train.amp=" + dtype] if dtype != "f32" else []
-        found, peak, start = self.lines(
-            [self.places["program"], "prof", os.path.join(self.places["training"], recipe)] + arguments + amp +
-            ["--device", "cuda", "--steps-only", "--json", "--steps", str(self.options.steps or steps)])
+        steps = str(self.options.steps or WORKLOADS[name][4])
+        command = self.prof(name, dtype, "--steps-only", "--steps", steps)
+        found, peak, start = self.lines(command, self.ours(name, dtype))
         if not found or "step_ms" not in found[-1]:
             raise RuntimeError("mslua prof printed no time of a step")
-        return dict(found[-1], peak_mb=peak, first_step_s=start)
+        return dict(found[-1], process_mb=peak, first_step_s=start)
 
     def torch(self, name, dtype, ways):
-        peer = os.path.join(self.places["training"], "device_peer.py")
-        found, peak, _ = self.lines(["python3", peer, "--workload", WORKLOADS[name][3], "--dtype", dtype, "--ways",
-                                     ",".join(ways), "--seconds", str(self.options.seconds), "--device",
-                                     self.options.peer_device])
-        return found, peak
+        return self.lines(self.peer(name, dtype, ways, self.options.seconds))[0]
+
+    def begin_warming(self):
+        """PyTorch compiles all workloads beside the checks, which are not timed, and keeps the kernels in its cache."""
+        if not self.options.peers:
+            return
+        for name in self.options.workloads or WORKLOADS:
+            for dtype in types_of(name):
+                self.warming.append(subprocess.Popen(
+                    self.peer(name, dtype, [way for way in WAYS if way != "eager"], 0), stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+
+    def end_warming(self):
+        for process in self.warming:
+            try:
+                process.wait(timeout=max(0, self.left() - LEFT_FOR_WORKLOADS))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self.warming = []
 
     def measure(self, name, dtype):
         row = {"workload": "%s, %s" % (name, dtype), "problems": []}
@@ -101,31 +144,47 @@ class Workloads:
             if not self.options.peers:
                 continue
             try:
-                for found in self.torch(name, dtype, ways)[0]:
+                for found in self.torch(name, dtype, ways):
                     theirs.setdefault(found["way"], []).append(found)
             except (RuntimeError, ValueError) as problem:
                 row["problems"].append("PyTorch: %s" % problem)
         if ours:
             row["mslua_ms"] = statistics.median(x["step_ms"] for x in ours)
             row["mslua_start_s"] = [round(x["first_step_s"], 2) for x in ours]
-            row["mslua_mb"] = max((x["peak_mb"] for x in ours if x["peak_mb"]), default=None)
+            row["mslua_mb"] = ours[-1].get("device_mb")
+            row["mslua_process_mb"] = max((x["process_mb"] for x in ours if x["process_mb"]), default=None)
         for way, found in theirs.items():
             good = [x for x in found if "step_ms" in x]
             if good:
                 row.setdefault("torch", {})[way] = {
                     "ms": statistics.median(x["step_ms"] for x in good),
-                    "mb": max((x["peak_mb"] for x in good if "peak_mb" in x), default=None)}
+                    "mb": max((x["allocated_mb"] for x in good if "allocated_mb" in x), default=None),
+                    "reserved_mb": max((x["reserved_mb"] for x in good if "reserved_mb" in x), default=None)}
             else:
                 row["problems"].append("PyTorch %s: %s" % (way, found[0].get("problem")))
         if ours and row.get("torch"):
             best = min(row["torch"], key=lambda way: row["torch"][way]["ms"])
             row["best"], row["ratio"] = best, row["torch"][best]["ms"] / row["mslua_ms"]
+        if ours:
+            self.add_kernels(row, name, dtype)
         self.rows.append(row)
         print("%-34s %s" % (row["workload"], text_of(row)), flush=True)
 
+    def add_kernels(self, row, name, dtype):
+        """What each kind of kernel takes and what it could take at the rates that are measured in the same run."""
+        try:
+            found, _, _ = self.lines(self.prof(name, dtype, "--steps", str(PROFILED_STEPS)), self.ours(name, dtype))
+        except (RuntimeError, ValueError) as problem:
+            row["problems"].append("mslua prof: %s" % problem)
+            return
+        row["kernels"] = [x for x in found if "count" in x]
+        row["floor_ms"] = sum(x["floor_ms"] for x in row["kernels"])
+        row["ceilings"] = next((x["ceilings"] for x in found if "ceilings" in x), None)
+
     def all(self):
+        self.end_warming()
         for name in self.options.workloads or WORKLOADS:
-            for dtype in WORKLOADS[name][2]:
+            for dtype in types_of(name):
                 self.measure(name, dtype)
 
 
