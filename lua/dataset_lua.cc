@@ -101,7 +101,7 @@ class LuaGenerator : public data::Generator {
     const int base = lua_gettop(L);
     function_.Push();
     lua_pushnumber(L, static_cast<double>(i + 1));
-    RETURN_IF_ERROR(session_.Call(1, LUA_MULTRET));
+    RETURN_IF_ERROR(CallAndNote(1, LUA_MULTRET));
     return Read(base, row);
   }
 
@@ -109,7 +109,7 @@ class LuaGenerator : public data::Generator {
     lua_State* L = session_.lua();
     const StackGuard guard(L);
     function_.Push();
-    RETURN_IF_ERROR(session_.Call(0, 1));
+    RETURN_IF_ERROR(CallAndNote(0, 1));
     if (lua_type(L, -1) != LUA_TFUNCTION) {
       return absl::InvalidArgumentError(
           absl::StrCat(method_, ": the source should return an iterator function, got ", Describe(L, -1)));
@@ -124,7 +124,7 @@ class LuaGenerator : public data::Generator {
     const RunningLua running(L, written_);
     const int base = lua_gettop(L);
     iterator_->Push();
-    RETURN_IF_ERROR(session_.Call(0, LUA_MULTRET));
+    RETURN_IF_ERROR(CallAndNote(0, LUA_MULTRET));
     if (lua_gettop(L) == base || lua_isnil(L, base + 1)) return false;
     RETURN_IF_ERROR(Read(base, row));
     return true;
@@ -143,6 +143,33 @@ class LuaGenerator : public data::Generator {
   }
 
  private:
+  // Of random tensors, and of math.random.
+  StatusOr<double> NumbersDrawn() {
+    lua_State* L = session_.lua();
+    const StackGuard guard(L);
+    lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
+    lua_getfield(L, -1, "mslua.random_calls");
+    RETURN_IF_ERROR(session_.Call(0, 1));
+    return lua_tonumber(L, -1) + static_cast<double>(session_.random_tensors);
+  }
+
+  // Calls the function below `arguments` values, and says once in a training that it draws random numbers.
+  Status CallAndNote(int arguments, int results) {
+    if (watched_ == 0 || session_.options().verb != "train" || session_.options().rank > 0)
+      return session_.Call(arguments, results);
+    --watched_;
+    ASSIGN_OR_RETURN(const double before, NumbersDrawn());
+    RETURN_IF_ERROR(session_.Call(arguments, results));
+    ASSIGN_OR_RETURN(const double after, NumbersDrawn());
+    if (after == before) return absl::OkStatus();
+    watched_ = 0;
+    std::fprintf(stderr,
+                 "mslua: note: %s: the function draws random numbers: a training that resumes draws others. A file of "
+                 "Lua, GeneratorDataset(\"rows.lua\", ...), draws the same ones for each sample\n",
+                 name().c_str());
+    return absl::OkStatus();
+  }
+
   // The values above `base`, a column each.
   Status Read(int base, Row* row) {
     lua_State* L = session_.lua();
@@ -164,6 +191,7 @@ class LuaGenerator : public data::Generator {
   const std::shared_ptr<const Location> written_;
   const Definition definition_;
   std::unique_ptr<Reference> iterator_;
+  int watched_ = 100;  // samples until it counts as a function that draws nothing
   absl::optional<std::chrono::steady_clock::time_point> counting_since_;  // none: the note is printed
   std::vector<Tensor> kept_;
 };

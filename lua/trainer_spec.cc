@@ -5,9 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/hash.h"
-#include "core/base/input_file.h"
 #include "lua/callback.h"
-#include "lua/embedded.h"
 #include "lua/lua_hook.h"
 #include "lua/optimizer_lua.h"
 #include "lua/options.h"
@@ -18,13 +16,17 @@ namespace mslua {
 
 namespace {
 
-constexpr int64_t kMaxRecipe = 16 << 20;  // bytes
-
-// Empty: there is no such file.
-std::string HashOfRecipe(const std::string& file) {
-  if (const EmbeddedChunk* const chunk = FindRecipe(file)) return Blake2bHex(chunk->source).substr(0, 16);
-  const auto source = ReadFile(file, kMaxRecipe);
-  return source.ok() ? Blake2bHex(*source).substr(0, 16) : "";
+// Of the recipe's text, which is the same in a run folder's config.lua; empty: no file runs.
+StatusOr<std::string> HashOfRecipe(lua_State* L, Session& session) {
+  const StackGuard guard(L);
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "mslua.recipe");
+  RETURN_IF_ERROR(session.Call(1, 1));
+  lua_getfield(L, -1, "text");
+  RETURN_IF_ERROR(session.Call(0, 1));
+  if (lua_isnil(L, -1)) return std::string();
+  ASSIGN_OR_RETURN(const std::string text, ReadString(L, -1, "the recipe's text"));
+  return Blake2bHex(text).substr(0, 16);
 }
 
 // The field `field` of the table at `index`, which the kind `T` names.
@@ -359,7 +361,7 @@ Status Read(lua_State* L, Session& session, TrainingSpec* t) {
   ASSIGN_OR_RETURN(t->metrics_limit, FieldInt(L, 1, "metrics_limit", t->metrics_limit));
   ASSIGN_OR_RETURN(t->name, FieldString(L, 1, "name", "run"));
   ASSIGN_OR_RETURN(t->config, FieldString(L, 1, "config", ""));
-  t->recipe_hash = HashOfRecipe(session.options().file);
+  ASSIGN_OR_RETURN(t->recipe_hash, HashOfRecipe(L, session));
   ASSIGN_OR_RETURN(const bool several, FieldBool(L, 1, "together", false));
   t->together = several ? session.groups() : nullptr;
   ASSIGN_OR_RETURN(t->broadcast, FieldBool(L, 1, "broadcast", false));

@@ -356,7 +356,7 @@ Status Resuming::Restore(const TensorNames& names, const TensorParts& parts, int
     return absl::OkStatus();
   }
   absl::FPrintF(stderr, "mslua: resuming from %s at step %d\n", checkpoint()->path(), state_.step);
-  NoteDifferences();
+  NoteDifferences(rows, steps_per_epoch);
   NoteOtherRanks(names, parts);
   return absl::OkStatus();
 }
@@ -377,9 +377,17 @@ void Resuming::NoteOtherRanks(const TensorNames& names, const TensorParts& parts
 }
 
 // What makes the steps that follow others than those of the run that was saved.
-void Resuming::NoteDifferences() const {
+void Resuming::NoteDifferences(int64_t rows, int64_t steps_per_epoch) const {
   const checkpoint::RunState& saved = checkpoint()->manifest().run;
   if (!checkpoint()->has_manifest()) return;
+  // Where batches have other sizes, their number says nothing of the dataset.
+  const bool countable =
+      spec_.graph->other_shapes.empty() && static_cast<int64_t>(CounterOf(saved.counters, kRowsCounter, 0)) == rows;
+  const auto steps = static_cast<int64_t>(CounterOf(saved.counters, kEpochStepsCounter, steps_per_epoch));
+  if (countable && state_.step_in_epoch > 0 && state_.step_in_epoch < steps && steps != steps_per_epoch) {
+    PrintNote(absl::StrCat(checkpoint()->path(), " was saved in an epoch of ", steps, " batches, and the dataset has ",
+                           steps_per_epoch, ": in this epoch some samples come again and some are left out"));
+  }
   if (saved.seed != spec_.options.seed) {
     PrintNote(absl::StrCat(checkpoint()->path(), " was saved with seed ", saved.seed, ", this run has seed ",
                            spec_.options.seed, ": the order of samples and random numbers differ from here on"));

@@ -79,7 +79,7 @@ class Resuming {
   Status CheckOwnValues(const TensorNames& names, const TensorParts& parts) const;
   void FindPlace(int64_t rows, int64_t steps_per_epoch);
   Status CompareSteps() const;
-  void NoteDifferences() const;
+  void NoteDifferences(int64_t rows, int64_t steps_per_epoch) const;
   void NoteOtherRanks(const TensorNames& names, const TensorParts& parts) const;
 
   const TrainingSpec& spec_;

@@ -3,6 +3,7 @@ local args = require "mslua.args"
 local arity = require "mslua.arity"
 local core = require "mslua.core"
 local dtypes = require "mslua.dtypes"
+require "mslua.random_calls"
 require "mslua.shape"
 
 local ms = {}

@@ -531,6 +531,14 @@ end
 -- What a written configuration begins with.
 local function head_of(base) return ('require("mslua.params").resolved %s '):format(literal.write(base)) end
 
+--- The text of the recipe that runs, without what a written configuration begins with; nil: no file runs.
+---@return string?
+function M.text()
+  local source, head = core.options.file and M.source(core.options.file), head_of(params.state().base)
+  if source and source:sub(1, #head) == head then return source:sub(#head + 1) end  -- its values are in `base`
+  return source
+end
+
 -- The file of the recipe as it is seen from the current folder. Of a written configuration: of the recipe that the
 -- configuration came from.
 local function file_of_recipe()
@@ -554,12 +562,10 @@ function Recipe:config_text()
   local origins = {}  -- for who reads the file
   for name, origin in pairs(params.state().origins) do origins[name] = origin end
   for path, origin in pairs(self.origins) do origins[path] = origin end
-  local source, earlier = M.source(core.options.file) or "", head_of(params.state().base)
-  if source:sub(1, #earlier) == earlier then source = source:sub(#earlier + 1) end  -- its values are in `base`
   local base = {
     params = params.state().values, leaves = leaves, from = file_of_recipe(), name = self.name, origins = origins,
   }
-  return head_of(base) .. source
+  return head_of(base) .. (M.text() or "")
 end
 
 return M

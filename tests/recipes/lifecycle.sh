@@ -94,6 +94,23 @@ expect "another seed" 0 "was saved with seed 1, this run has seed 7"
 sed 's/0.01/0.02/' mlp.lua > changed.lua
 run "$mslua" train changed.lua --out back epochs=9 --resume --max-steps 35
 expect "a changed recipe" 0 "the recipe's file has changed since"
+run "$mslua" train back/config.lua --out back --resume --max-steps 36
+expect "the configuration of a changed recipe" 0 "resuming from back"
+case $out in *"has changed"*) fail "the configuration of a changed recipe: $out" ;; esac
+
+# A function whose samples another process would not make again.
+sed 's/dataset = .*/dataset = ms.dataset.GeneratorDataset(function(i) return ms.full({ 4 }, DRAW), ms.ones { 2 } end, \
+    { "x", "y" }, { length = 32 }):batch(2),/' mlp.lua > generator.lua
+for draw in 'math.random()' 'ms.rand { 1 }:item()' i; do
+  sed "s/DRAW/$draw/" generator.lua > drawn.lua
+  run "$mslua" train drawn.lua --out drawn --max-steps 3
+  expect "samples of $draw" 0 "epoch: 1 step: 3"
+  case $draw:$out in
+    i:*"draws random numbers"*) fail "samples of $draw: $out" ;;
+    i:* | *"drawn.lua:11: GeneratorDataset: the function draws random numbers: a training that resumes draws"*) ;;
+    *) fail "samples of $draw: $out" ;;
+  esac
+done
 
 # ---- What a checkpoint does not fit, and what to do.
 run train --out fewer_rows --max-steps 12
@@ -101,6 +118,8 @@ expect "before a smaller dataset" 0 ""
 run train --out fewer_rows --resume rows=10
 expect "a smaller dataset" 9 "fewer_rows/ckpt/mlp-1_12.ckpt was saved after batch 12 of 16 of an epoch, and the \
 dataset has 5 batches an epoch: resume with the dataset that it was trained with; --init-from=fewer_rows/ckpt/mlp-1_12"
+run train --out fewer_rows --resume rows=40
+expect "a larger dataset" 0 "was saved in an epoch of 16 batches, and the dataset has 20: in this epoch some samples"
 run train --out ended epochs=1
 run train --out ended epochs=2 --resume rows=10
 expect "a smaller dataset after an epoch's end" 0 "resuming from ended/ckpt/mlp-1_16.ckpt at step 16"

@@ -7,6 +7,7 @@ local errors = require "mslua.errors"
 local files = require "mslua.files"
 local literal = require "mslua.literal"
 local params = require "mslua.params"
+local random_calls = require "mslua.random_calls"
 
 local M = {}
 
@@ -72,9 +73,9 @@ end
 
 -- The results of the operation's function, which must not draw random numbers: a run that is resumed would get others.
 local function pure(name, op, ...)
-  local before = core.random_numbers()
+  local tensors, numbers = core.random_numbers(), random_calls()
   local results = { op.f(...) }
-  if core.random_numbers() ~= before then
+  if core.random_numbers() ~= tensors or random_calls() ~= numbers then
     errors.at(op.made_at, errors.fail, "%s: the function draws random numbers, which a resumed training would "
       .. 'not get again: use random transforms, or put the function into a file, operations = "augment.lua", which '
       .. "draws for each sample", name)

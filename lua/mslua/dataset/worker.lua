@@ -3,6 +3,7 @@
 --- has, is an error that names it.
 local core = require "mslua.core"
 local errors = require "mslua.errors"
+local random_calls = require "mslua.random_calls"
 
 local M = {}
 
@@ -61,12 +62,8 @@ end
 ---@return fun(): boolean drawn whether the last call drew numbers of math.random
 ---@return integer? length of a file that gives { length =, get = }
 function M.start(chunk, path, arguments)
-  local seed, random, drawn = math.randomseed, math.random, false
+  local seed, before = math.randomseed, 0
   package.loaded.mslua = library()
-  rawset(math, "random", function(...)
-    drawn = true
-    return random(...)
-  end)
   close_standard_library()
   local value = assert(loadstring("return " .. arguments))()
   close_globals()
@@ -79,9 +76,9 @@ function M.start(chunk, path, arguments)
   end
   return function(key, ...)
     seed(key)
-    drawn = false
+    before = random_calls()
     return f(...)
-  end, function() return drawn end, length
+  end, function() return random_calls() > before end, length
 end
 
 return M
