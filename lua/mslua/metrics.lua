@@ -57,6 +57,10 @@ local function as_ids(labels, shape)
   return ops.reshape(ops.cast(labels, "int32"), shape)
 end
 
+local NO_CLASS = -2 ^ 31
+local several_classes = "labels of the output's shape are shares of classes, of which one is the largest: for several "
+  .. "classes in a row give a function(output, label)"
+
 -- The two logits of each label whose output is one number: 0 and that of the second class.
 local function two_classes(output, label)
   local shape = label.shape
@@ -69,7 +73,8 @@ end
 
 -- Logits [n, .., classes] and ids [n, ..], int32, of an output and its labels:
 -- - one number a label ([n], [n, 1], [n, 1, h, w]): the logit of the second of two classes; BCELoss's: its probability;
--- - labels of the output's shape: shares of the classes, of which the largest counts;
+-- - labels of the output's shape: shares of the classes, of which the largest counts, and where several are the largest
+--   the id is NO_CLASS. The third result is then where;
 -- - ids, where dimensions of 1 do not matter: classes are along the last dimension, [n, t, c] to labels [n, t], or the
 --   second, [n, c, h, w] to labels [n, h, w] or [n, 1, h, w]. Where both fit, images have them along the second, unless
 --   the loss takes the last.
@@ -102,7 +107,11 @@ local function by_class(output, label, loss_fn)
     output = ops.transpose(output, order)
     if whole then label = ops.transpose(label, order) end
   end
-  if whole then return output, ops.cast(ops.argmax(label, -1), "int32") end
+  if whole then
+    local largest = ops.equal(label, ops.reduce_max(label, { -1 }, { keep_dims = true }))
+    local several = ops.not_equal(ops.reduce_sum(ops.cast(largest, "float32"), { -1 }), 1)
+    return output, ops.select(several, NO_CLASS, ops.cast(ops.argmax(label, -1), "int32")), several
+  end
   local places = output.shape
   places[rank] = nil
   return output, as_ids(label, places)
@@ -190,7 +199,8 @@ local function of_classes(name, finish)
   return function(sums)
     if sums.outside > 0 then
       errors.fail("metrics: %s: %d labels of the dataset are no class: there are %d, from 0 on (ignore_index of the "
-        .. "loss leaves a label out)", name, sums.outside, sums.counts and math.sqrt(#sums.counts) or 2)
+        .. "loss leaves a label out; %s)", name, sums.outside, sums.counts and math.sqrt(#sums.counts) or 2,
+        several_classes)
     end
     return finish(sums)
   end
@@ -480,10 +490,16 @@ function M.list(metrics, loss_fn, own_loss)
       m.rows = function(output, label) return loss_rows(loss_fn, output, label) end
     elseif entry.classes then
       local of = exactly(function(output, label, ...)
-        local logits, ids = by_class(output, label, loss_fn)
-        return entry.classes(logits, ids, ...)
+        local logits, ids, several = by_class(output, label, loss_fn)
+        local result, weights = entry.classes(logits, ids, ...)
+        if several and entry.by_row then result = ops.select(ops.greater(by_row(several), 0), math.huge, result) end
+        return result, weights
       end)
       if entry.by_row then
+        m.map = function(mean)
+          if mean == math.huge then errors.fail("metrics: %s: %s", name, several_classes) end
+          return mean
+        end
         m.rows = function(output, label) return of(output, label, ignored) end
       else
         m.sums = function(output, label, mask) return of(output, label, mask, ignored) end

@@ -16,6 +16,8 @@ check.case("elementwise losses", function()
   local log = math.log
   check.near(values(nn.BCELoss { reduction = "none" }(p, y)), { { -log(0.25), -log(0.5) }, { 0, 0 } }, 1e-6)
   check.near(values(nn.BCELoss(ms.Tensor { 2, 0 }, "sum")(p, y)), -2 * log(0.25), 1e-6)
+  check.equal(tostring(nn.BCELoss { reduction = "none" }(ms.Tensor { -0.5, 1.5 }, ms.Tensor { 1, 0 })),
+    "[nan, nan]")
   check.near(values(nn.BCELoss()(p, 1 - y)), -(log(0.75) + log(0.5) + 2 * log(1e-12)) / 4, 1e-5)
   check.near(values(nn.BCEWithLogitsLoss "none"(x, y)),
     { { log(1 + math.exp(-0.5)), log(1 + math.exp(-2)) }, { log(2), log(1 + math.exp(-3)) } }, 1e-6)

@@ -226,6 +226,21 @@ check.case("mae, mse and rmse are of all elements, for every batch size and prec
   end)
 end)
 
+check.case("labels of several classes in a row are an error of the metrics of one class", function()
+  local x = ms.Tensor { { 3, 1, 2 }, { 1, 2, 3 } }
+  local function measured(name, labels)
+    local ds = ms.dataset.NumpySlicesDataset({ x, ms.Tensor(labels, ms.float32) }, { "x", "y" }):batch(2)
+    return ms.Model(nn.Identity(), { loss_fn = nn.BCEWithLogitsLoss(), metrics = { name } }):eval(ds)[name]
+  end
+  for _, name in ipairs { "top1", "top5", "f1" } do
+    check.equal(measured(name, { { 1, 0, 0 }, { 0.2, 0.3, 0.5 } }), name == "f1" and 2 / 3 or 1)
+    check.fails("labels of the output's shape are shares of classes, of which one is the largest", measured, name,
+      { { 1, 0, 1 }, { 0, 0, 1 } })
+    check.fails("for several classes in a row give a function(output, label)", measured, name,
+      { { 1, 0, 0 }, { 0, 0, 0 } })
+  end
+end)
+
 check.case("labels that are no class are an error of the metrics that count them", function()
   local x, y = ms.Tensor { 1, 2, 3, 4 }, ms.Tensor { 0, 2, 1, 2 }
   local ds = ms.dataset.NumpySlicesDataset({ x, y }, { "x", "y" }):batch(4)
