@@ -14,8 +14,9 @@
 #include "verbs/define.h"
 #include "verbs/support/report.h"
 #include "verbs/support/run_argument.h"
+#include "verbs/support/run_summary.h"
 
-DEFINE_bool(f, false, "keep printing as they grow");
+DEFINE_bool(f, false, "keep printing as they grow, until the run ends");
 
 namespace mslua {
 namespace {
@@ -32,11 +33,12 @@ int RunLogs(const cli::CommandLine& command) {
   const repl::InterruptScope interrupts;
   char buffer[8192];
   while (!repl::InterruptPending()) {
+    const bool last = !command.Bool("f") || HasEnded(*folder);  // before the read, which then has all lines
     const size_t n = std::fread(buffer, 1, sizeof buffer, file);
     std::fputs(Printable(absl::string_view(buffer, n)).c_str(), stdout);
     if (std::fflush(stdout) != 0) break;  // the end of the program says why
     if (n > 0) continue;
-    if (!command.Bool("f")) break;
+    if (last) break;
     std::clearerr(file);
     absl::SleepFor(absl::Milliseconds(200));
   }

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/completion.h"
@@ -31,18 +33,22 @@ int Help(const CommandLine& command) {
   return 0;
 }
 
-// `mslua help NAME` of a name of the library; false where it has none.
-bool HelpOfName(const std::vector<std::string>& words) {
+// `mslua help NAME` of a name of the library: the exit code. None where it has none, and a verb may be meant.
+std::optional<int> HelpOfName(const std::vector<std::string>& words) {
   if (words.size() != 2 || words[0] != "help" || mslua::cli::FindTopic(words[1]) != nullptr ||
       mslua::cli::FindVerb(words[1]) != nullptr)
-    return false;
+    return std::nullopt;
   const auto text = mslua::repl::HelpOfName(words[1]);
-  if (text.ok()) std::printf("%s\n", text->c_str());
-  return text.ok();
+  if (text.ok()) {
+    std::printf("%s\n", text->c_str());
+    return 0;
+  }
+  const bool dotted = absl::StrContains(words[1], '.') && !absl::EndsWith(words[1], ".lua");
+  return dotted ? std::optional<int>(mslua::Report(text.status())) : std::nullopt;
 }
 
 int RunVerb(const std::vector<std::string>& words) {
-  if (HelpOfName(words)) return 0;
+  if (const std::optional<int> code = HelpOfName(words)) return *code;
   const auto command = mslua::cli::ParseCommandLine(words);
   if (!command.ok()) return mslua::Report(command.status());
   if (command->verb == "help") return Help(*command);

@@ -33,7 +33,7 @@ expect "unknown verb" 2 "mslua: error:"
 run help ops.pad
 expect "help of a name" 0 "ops.pad(x, low = {}, high = {}"
 run help nn.Dens
-expect "help of no name" 2 "unknown verb 'nn.Dens'"
+expect "help of no name" 2 "there is no ms.nn.Dens (did you mean 'Dense'?)"
 MSLUA_CUDA_LIBRARIES=/nowhere run repl --device cuda
 expect "no such device" 4 "${MSLUA_TEST_NO_DEVICE:-libcuda.so.1 was not found}"
 # A standard output that is full is an error; a reader that has closed its end is none.

@@ -21,6 +21,15 @@ local wrap = require "mslua.nn.wrap"
 ---@class mslua.Model
 local Model = class.Object:extend "Model"
 Model.__index = class.lookup
+-- What users of other libraries call, and what does it here.
+Model.elsewhere = {
+  fit = "model:train(epochs, dataset)",
+  evaluate = "model:eval(dataset)",
+  parameters = "model.network:get_parameters()",
+  state_dict = "ms.save_checkpoint(model.network, path)",
+  save = "ms.save_checkpoint(model.network, path)",
+  load = "ms.load_param_into_net(model.network, ms.load_checkpoint(path))",
+}
 
 local bind = args.signature("Model", {
   { "network", "cell", required = true, doc = "the network" },
@@ -426,13 +435,13 @@ local bind_eval = args.signature("eval", {
 ---@return table<string, number>
 function Model:eval(...)
   class.check_self(self, Model, "a Model", "model:eval(dataset)")
-  return self:evaluate(self:eval_spec(bind_eval(...).valid_dataset))
+  return self:run_eval(self:eval_spec(bind_eval(...).valid_dataset))
 end
 
 --- Runs what eval_spec has compiled.
 ---@return table<string, number>
 ---@package
-function Model:evaluate(spec)
+function Model:run_eval(spec)
   local sums, samples = core.evaluate(spec.graph, spec.dataset, parallel_context.together())
   return metrics.finish(self.metrics, sums, samples, self.network)
 end

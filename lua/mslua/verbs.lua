@@ -381,7 +381,7 @@ function M.eval()
   -- Before the values come: a rank that has parts of parameters takes its parts of them.
   local spec = model:eval_spec(dataset)
   load_weights(recipe, model.network)
-  local found = model:evaluate(spec)
+  local found = model:run_eval(spec)
   local undefined = {}
   for _, m in ipairs(model.metrics) do
     if found[m.name] ~= found[m.name] then undefined[#undefined + 1] = m.name end

@@ -354,6 +354,9 @@ end)
 check.case("a method that a dataset does not have", function()
   local ds = ms.dataset.NumpySlicesDataset(ms.arange(3))
   check.fails_here("NumpySlicesDataset has no method 'bach' (did you mean 'batch'?)", function() ds:bach(2) end)
+  check.fails_here("NumpySlicesDataset has no method 'prefetch': batches are made ahead", function() ds:prefetch(2) end)
+  check.fails_here("NumpySlicesDataset has no [1]: `for x, y in ds:create_tuple_iterator() do`",
+    function() return ds[1] end)
 end)
 
 check.case("a table of values is no table of arguments", function()

@@ -90,6 +90,7 @@ expect "plot needs no checkpoint" 0 "loss" "$mslua" plot last
 newest=$(ls -td runs/a-2*/metrics.jsonl | head -1 | xargs dirname)
 case $out in *"$newest"*) ;; *) fail "plot: expected $newest in: $out" ;; esac
 expect "logs need no checkpoint" 0 "$newest" "$mslua" logs
+expect "logs of a run that has ended" 0 "loss is" timeout 60 "$mslua" logs last -f
 expect "plot of a recipe" 0 "runs/b-2" "$mslua" plot b
 expect "plot of nothing" 2 "'nothing' is no run folder, no recipe with a run" "$mslua" plot nothing
 expect "resume" 0 "nothing is left to train: the checkpoint is of step 18, the end of epochs = 6" \

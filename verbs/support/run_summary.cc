@@ -55,9 +55,11 @@ int64_t StartOf(const std::string& folder) {
   return start;
 }
 
+constexpr char kNoEnd[] = "no end";
+
 // State, cause and steps.
 void ReadOutcome(RunSummary* run) {
-  run->state = "no end";
+  run->state = kNoEnd;
   const auto text = ReadFile(absl::StrCat(run->folder, "/", kRunOutcome), 1 << 20);
   const auto outcome = text.ok() ? ParseJson(*text) : StatusOr<Json>(text.status());
   if (outcome.ok() && outcome->is_object()) {
@@ -100,6 +102,13 @@ Status CheckOnlyARun(const std::string& folder) {
   return absl::InvalidArgumentError(
       absl::StrCat(folder, " holds more than its run: ", SomeOf(others, 5),
                    "; move it to another place first, or remove the folder with rm -r; nothing was removed"));
+}
+
+bool HasEnded(const std::string& folder) {
+  RunSummary run;
+  run.folder = folder;
+  ReadOutcome(&run);
+  return run.state != "running" && run.state != kNoEnd;
 }
 
 std::string BestKey(const RunRecord& record, bool* more) {

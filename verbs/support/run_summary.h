@@ -28,6 +28,8 @@ bool IsRunFolder(const std::string& folder);
 // InvalidArgument, for who is about to remove the folder, where it holds what does not belong to its run: names that a
 // training does not write, and run folders below it.
 Status CheckOnlyARun(const std::string& folder);
+// Whether the folder says that its run has ended. A run whose process was killed says nothing.
+bool HasEnded(const std::string& folder);
 // The metric that `record` is judged by: the largest of a share (eval_top1, eval_accuracy, eval_top5), else the
 // smallest eval_loss, else the best of another metric of an evaluation. `*more`: more of it is better. Empty: none.
 std::string BestKey(const RunRecord& record, bool* more);

@@ -42,10 +42,18 @@ local WHOLE = 2 ^ 31 - 1
 local elsewhere = {
   create_dict_iterator = "create_tuple_iterator gives the columns in their order",
   ["repeat"] = "repeat is a keyword of Lua: repeat_(n)",
+  prefetch = "batches are made ahead in any case, by num_parallel_workers threads",
+  shard = "num_shards and shard_id of the source",
+  len = "get_dataset_size() gives the number of batches",
+  as_numpy_iterator = "create_tuple_iterator gives tensors",
 }
 
 -- A method that there is not: an error that says what there is.
 local function no_method(class, key)
+  if type(key) == "number" then
+    errors.fail("%s has no [%s]: `for x, y in ds:create_tuple_iterator() do` goes through its samples",
+      class.class_name, key)
+  end
   if type(key) ~= "string" then return nil end
   local known = {}
   for name, v in pairs(Dataset) do
