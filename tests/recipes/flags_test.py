@@ -103,6 +103,13 @@ def waits(words, text):
     return alive and text in seen
 
 
+def without_end(folder):
+    """A copy of a run's folder that does not say how the run has ended, as where its process was killed."""
+    copy = folder + "_killed"
+    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("outcome.json"))
+    return copy
+
+
 def worker(words):
     """A worker of a cluster whose scheduler is on another host, and does not answer."""
     variables = {"MS_ROLE": "MS_WORKER", "MS_WORKER_NUM": "2", "MS_SCHED_HOST": "203.0.113.7", "MS_SCHED_PORT": "9",
@@ -414,7 +421,8 @@ ROWS = {
     "attach --rw": (["attach", "-e", ".set lr=0.2"], ["--rw"], lambda b, w: b.code != 0 and w.code == 0),
     "attach -e": (["attach"], ["-e", ".status"], lambda b, w: w.code == 0 and len(w.out) > 0),
     "attach --json": (["attach", "-e", ".status"], ["--json"], is_json),
-    "logs -f": (["logs", "out1"], [], lambda b, w: b.code == 0 and waits(["logs", "out1", "-f"], "loss is")),
+    "logs -f": (["logs", "out1"], [], lambda b, w: b.code == 0 and waits(["logs", without_end("out1"), "-f"], "loss is")
+                and mslua(["logs", "out1", "-f"]).code == 0),
     "logs --rank": (["logs", "two"], ["--rank", "1"], lambda b, w: w.code == 0 and b.code == 0),
     "diag --json": (["diag"], ["--json"], is_json),
     "plot --keys": (["plot", "out1"], ["--keys", "lr"], differs),
