@@ -287,6 +287,39 @@ check.case("SpanLoss points at the first and the last token", function()
   end)
 end)
 
+check.case("CrossEntropyLoss takes probabilities of the classes", function()
+  local x = f64 { { 1, -2, 0.5 }, { 0.2, 0.3, -0.1 } }
+  local shares = f64 { { 0.7, 0, 0.3 }, { 0.1, 0.1, 0.8 } }
+  local function wanted(weight, smoothing)
+    local sums = {}
+    for i, row in ipairs(values(ms.ops.log_softmax(x, -1))) do
+      sums[i] = 0
+      for c, log_p in ipairs(row) do
+        sums[i] = sums[i] - weight[c] * (values(shares)[i][c] * (1 - smoothing) + smoothing / 3) * log_p
+      end
+    end
+    return sums
+  end
+  for _, case in ipairs { { { 1, 1, 1 }, 0 }, { { 1, 1, 1 }, 0.2 }, { { 2, 0.5, 1 }, 0.1 } } do
+    local options = { weight = f64(case[1]), label_smoothing = case[2], reduction = "none" }
+    local each = wanted(unpack(case))
+    check.near(values(nn.CrossEntropyLoss(options)(x, shares)), each, 1e-12)
+    options.reduction = "mean"
+    check.near(nn.CrossEntropyLoss(options)(x, shares):item(), (each[1] + each[2]) / 2, 1e-12)
+    check.near(values(nn.CrossEntropyLoss(options):rows(x, shares)), each, 1e-12)
+    check.near(ms.ops.cross_entropy(x, shares, options):item(), (each[1] + each[2]) / 2, 1e-12)
+  end
+  check.near(nn.CrossEntropyLoss()(x, ms.ops.one_hot(ms.Tensor({ 2, 0 }, ms.int32), 3)):item(),
+    nn.CrossEntropyLoss()(x, ms.Tensor({ 2, 0 }, ms.int32)):item(), 1e-6)
+  check.equal(nn.CrossEntropyLoss { reduction = "none" }(x:reshape(1, 2, 3), shares:reshape(1, 2, 3)).shape, { 1, 2 })
+  check.fails_here("CrossEntropyLoss: expected ids of classes, int32 or int64, got float64[2]: ops.cast(labels, "
+    .. "ms.int32), where they are ids", function() nn.CrossEntropyLoss()(x, f64 { 0, 1 }) end)
+  check.fails_here("SoftmaxCrossEntropyWithLogits: expected ids of classes, int32 or int64, got uint8[2]: ops.cast("
+    .. "labels, ms.int32)", function()
+    nn.SoftmaxCrossEntropyWithLogits { sparse = true }(x, ms.Tensor({ 0, 1 }, ms.uint8))
+  end)
+end)
+
 check.case("CrossEntropyLoss with weights is NLLLoss of log_softmax", function()
   local logits, weight = f64 { { 1, 2, 0.5 }, { -1, 0.25, 2 } }, f64 { 2, 0.5, 1 }
   for _, r in ipairs { "mean", "sum", "none" } do

@@ -177,7 +177,7 @@ case("loss that gives rows", "the loss function: expected a loss, one float numb
      [(LOSS, "local function loss(a) return a * a end  --@\n")])
 case("loss without a reduction", "expected a loss, one float number, got float32{8}",
      [(LOSS, "local loss = nn.CrossEntropyLoss \"none\"\n"), ("  loss = loss,\n", "  loss = loss,  --@\n")])
-case("labels that are floats", "labels is f32[8], expected i32 or i64",
+case("labels that are floats", "expected ids of classes, int32 or int64, got float32[8]",
      [(XY, "local x, y = ms.ones { 64, 4 }, ms.zeros { 64 }\n"), ("  loss = loss,\n", "  loss = loss,  --@\n")])
 case("label out of range", "the label of record 5 is 3, expected 0 to 2 for 3 classes",
      [(XY, "local labels = {}\nfor i = 1, 64 do labels[i] = i == 14 and 3 or 0 end\n"

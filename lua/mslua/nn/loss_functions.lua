@@ -20,12 +20,15 @@ end
 ---@param ops table ms.ops
 return function(ops)
   local bind_cross = args.signature("cross_entropy", {
-    logits, ids, loss.class_weight, loss.ignore_index, loss.reduction "mean", loss.label_smoothing,
+    logits,
+    { "target", "operand", required = true,
+      doc = "the ids of the classes, int32 [..], or their probabilities, [.., classes]" },
+    loss.class_weight, loss.ignore_index, loss.reduction "mean", loss.label_smoothing,
   })
 
-  --- nn.CrossEntropyLoss as a function: -log softmax(input)[target]. Classes are the last axis, where MindSpore and
-  --- PyTorch have the second; target has ids, not probabilities. (input, target, weight, ignore_index = -100, reduction
-  --- = "mean", label_smoothing = 0)
+  --- nn.CrossEntropyLoss as a function: -log softmax(input)[target], of ids or probabilities. Classes are the last
+  --- axis, where MindSpore and PyTorch have the second. (input, target, weight, ignore_index = -100, reduction =
+  --- "mean", label_smoothing = 0)
   function ops.cross_entropy(...) return call("cross_entropy", bind_cross(...)) end
 
   local bind_nll = args.signature("nll_loss", {

@@ -1,5 +1,6 @@
 --- PyTorch's cross entropy of logits.
 local args = require "mslua.args"
+local core = require "mslua.core"
 local errors = require "mslua.errors"
 local loss = require "mslua.nn.loss"
 local NLLLoss = require "mslua.nn.loss.nll"
@@ -11,14 +12,16 @@ local bind_cross = args.signature("CrossEntropyLoss", {
   loss.reduction "mean", loss.ignore_index, loss.label_smoothing, loss.class_weight,
 })
 
---- PyTorch's CrossEntropyLoss of ids: logits [.., classes], labels int32 [..]. A label ignore_index has no loss and
---- does not count in the mean; where no label counts, the mean is 0 and so is its gradient (in PyTorch both are NaN).
---- label_smoothing: the share of the label that is spread over all classes. weight: one number a class; "mean" then
---- divides by the sum of the labels' weights. Data parallel ranks each divide by the sum of their own batch
---- (docs/howto/data_parallel.md). (reduction = "mean", ignore_index = -100, label_smoothing = 0, weight)
+--- PyTorch's CrossEntropyLoss: logits [.., classes], and labels that are ids, int32 [..], or probabilities of the
+--- classes, floats [.., classes]. A label ignore_index has no loss and does not count in the mean; where no label
+--- counts, the mean is 0 and so is its gradient (in PyTorch both are NaN). label_smoothing: the share of the label that
+--- is spread over all classes. weight: one number a class; "mean" of ids then divides by the sum of the labels'
+--- weights. Data parallel ranks each divide by the sum of their own batch (docs/howto/data_parallel.md). (reduction =
+--- "mean", ignore_index = -100, label_smoothing = 0, weight)
 function CrossEntropyLoss:init(...)
   local a = bind_cross(...)
   self.reduction, self.ignore_index, self.label_smoothing = a.reduction, a.ignore_index, a.label_smoothing
+  self.weight = a.weight
   if a.weight and #a.weight.shape ~= 1 then
     errors.fail("CrossEntropyLoss: weight: expected one number for each class, got %s", errors.show(a.weight))
   end
@@ -44,7 +47,28 @@ function CrossEntropyLoss:each(logits, labels)
   return losses, counts
 end
 
+-- Whether labels are probabilities of the classes.
+local function are_shares(logits, labels)
+  return core.kind(logits) and core.kind(labels) and not loss.are_ids(logits, labels)
+end
+
+-- The losses of all rows of probabilities, [n * ..].
+function CrossEntropyLoss:of_shares(logits, labels)
+  logits, labels = loss.flat("CrossEntropyLoss", logits, labels, false)
+  local classes, smoothing = logits.shape[2], self.label_smoothing
+  loss.check_class_weight("CrossEntropyLoss", self.weight, classes)
+  local dtype = logits.dtype
+  logits = loss.wide(logits)
+  labels = ops.cast(labels, logits.dtype)
+  if smoothing > 0 then labels = labels * (1 - smoothing) + smoothing / classes end
+  if self.weight then labels = labels * self.weight end
+  return ops.cast(ops.softmax_cross_entropy(logits, labels), dtype)
+end
+
 function CrossEntropyLoss:construct(logits, labels)
+  if are_shares(logits, labels) then
+    return self:reduce(self:of_shares(logits, labels), loss.label_shape(logits))
+  end
   if self.weighted then return self.weighted:construct(logs(logits, labels), labels) end
   local losses, counts = self:each(logits, labels)
   if self.reduction ~= "mean" then return self:reduce(losses, loss.label_shape(logits)) end
@@ -52,6 +76,9 @@ function CrossEntropyLoss:construct(logits, labels)
 end
 
 function CrossEntropyLoss:rows(logits, labels)
+  if are_shares(logits, labels) then
+    return loss.over_rows(loss.split_rows(self:of_shares(logits, labels), loss.rows_in(logits)), self.reduction)
+  end
   if self.weighted then return self.weighted:rows(logs(logits, labels), labels) end
   local losses, counts = self:each(logits, labels)
   return loss.weighted_rows(loss.wide(losses), loss.wide(counts), loss.rows_in(logits), self.reduction)

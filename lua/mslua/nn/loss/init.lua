@@ -202,6 +202,10 @@ function M.flat(name, logits, labels, sparse)
   if above_one(labels.shape) ~= above_one(wanted) then
     M.check_shape(name, labels, wanted, logits, class_hint(logits, labels))
   end
+  if sparse and not labels.dtype:find "^int[36]" then
+    errors.fail("%s: expected ids of classes, int32 or int64, got %s: ops.cast(labels, ms.int32)%s", name,
+      type_text(labels), labels.dtype:find "float" and ", where they are ids" or "")
+  end
   local classes, n = shape[#shape], 1
   for d = 1, #shape - 1 do n = n * shape[d] end
   return in_shape(logits, { n, classes }), in_shape(labels, sparse and { n } or { n, classes })
