@@ -2,13 +2,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -17,6 +20,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "attach/server/agent.h"
 #include "attach/server/boundary.h"
@@ -189,6 +193,33 @@ TEST_F(ServerTest, RefusesAWrongTokenAndWhoeverIsOneTooMany) {
   while (server_->clients() > 0) absl::SleepFor(absl::Milliseconds(5));
   EXPECT_EQ(echo_.left, 4);
   EXPECT_EQ(Prove(Connect(), "secret"), ControlMessage::Type::kAccept);
+}
+
+TEST_F(ServerTest, RestsWhileThereAreNoDescriptors) {
+  sockaddr_un at = {};
+  at.sun_family = AF_UNIX;
+  absl::SNPrintF(at.sun_path, sizeof at.sun_path, "%s", options_.path);
+  const Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  constexpr rlim_t kMost = 64;  // all below are taken
+  std::vector<Fd> taken;
+  do taken.emplace_back(dup(0));
+  while (taken.back().get() < static_cast<int>(kMost));
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none = {kMost, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto used = [] {
+    timespec t = {};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return absl::DurationFromTimespec(t);
+  };
+  const absl::Duration begin = used();
+  EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at), 0);
+  absl::SleepFor(absl::Milliseconds(500));
+  const absl::Duration spent = used() - begin;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_LT(spent, absl::Milliseconds(250));  // of processor time: other processes take none of it
+  EXPECT_EQ(Prove(fd, "secret"), ControlMessage::Type::kAccept);
 }
 
 TEST_F(ServerTest, SurvivesRandomFrames) {

@@ -23,6 +23,7 @@ constexpr size_t kPacketBytes = (64 << 10) + kControlHeaderBytes;
 constexpr size_t kPartBytes = 48 << 10;
 constexpr size_t kMaxQueued = 8 << 20;
 constexpr int kWaitingClients = 16;  // not yet proven
+constexpr absl::Duration kPause = absl::Milliseconds(100);
 
 std::string Nonce() {
   char bytes[32];
@@ -147,7 +148,11 @@ void Server::Break(Client& client) {
 
 void Server::Accept() {
   StatusOr<Fd> socket = AcceptUnix(listener_, MonotonicNow());
-  if (!socket.ok()) return;  // another user's process, or gone already
+  if (!socket.ok()) {
+    // Without descriptors the listener stays readable: polling it would take all of a core.
+    if (!absl::IsPermissionDenied(socket.status())) paused_until_ = MonotonicNow() + kPause;
+    return;
+  }
   auto client = std::make_unique<Client>();
   client->socket = *std::move(socket);
   client->nonce = Nonce();
@@ -220,6 +225,7 @@ int Server::WaitMilliseconds(MonotonicTime next) const {
   for (const auto& c : clients_) {
     if (!c->accepted) next = std::min(next, c->proof_until + absl::Milliseconds(1));
   }
+  if (paused_until_ > MonotonicNow()) next = std::min(next, paused_until_);
   if (next == MonotonicTime::InfiniteFuture()) return -1;
   return static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(next - MonotonicNow()) + 1, 0, 60000));
 }
@@ -228,7 +234,8 @@ void Server::Run() {
   MonotonicTime next_wake = MonotonicTime::InfiniteFuture();
   std::vector<pollfd> fds;
   while (!stop_) {
-    fds.assign({{listener_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}, {handler_->ExtraFd(), POLLIN, 0}});
+    const int listener = paused_until_ > MonotonicNow() ? -1 : listener_.get();
+    fds.assign({{listener, POLLIN, 0}, {wake_.get(), POLLIN, 0}, {handler_->ExtraFd(), POLLIN, 0}});
     for (const auto& c : clients_) {
       const std::lock_guard<std::mutex> lock(mutex_);
       fds.push_back({c->socket.get(), static_cast<short>(c->out.empty() ? POLLIN : POLLIN | POLLOUT), 0});

@@ -113,6 +113,7 @@ class Server {
   const Fd listener_;
   const Fd wake_;  // an eventfd
   uint64_t next_client_ = 1;
+  MonotonicTime paused_until_;  // nothing is accepted before
   std::atomic<int> accepted_{0};
   std::atomic<bool> stop_{false};
   // Guards `out`, `broken` and changes of the list and of `accepted`, which the server's thread alone makes.
