@@ -5,14 +5,33 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace mslua::data {
+
+namespace {
+
+// An error where the file's first bytes are not those of UTF-8.
+Status CheckText(const std::string& path, absl::string_view begin) {
+  const char* what = nullptr;
+  if (absl::StartsWith(begin, "\x1f\x8b")) what = "is compressed by gzip: expected text (gunzip makes it)";
+  if (absl::StartsWith(begin, "PK\x03\x04")) what = "is a ZIP archive, as spreadsheets are: expected text";
+  if (absl::StartsWith(begin, "\xff\xfe") || absl::StartsWith(begin, "\xfe\xff"))
+    what = "is UTF-16: expected UTF-8 (iconv -f UTF-16 -t UTF-8 makes it)";
+  if (what == nullptr && absl::StrContains(begin.substr(0, 4096), '\0')) what = "has bytes that are 0: expected text";
+  return what == nullptr ? absl::OkStatus() : absl::DataLossError(absl::StrCat(path, " ", what));
+}
+
+}  // namespace
 
 StatusOr<Pieces> Pieces::Open(const std::string& path) {
   Pieces pieces;
   ASSIGN_OR_RETURN(pieces.file_, InputFile::Open(path));
   RETURN_IF_ERROR(pieces.Fill());
-  if (absl::StartsWith({pieces.begin(), static_cast<size_t>(pieces.size())}, "\xef\xbb\xbf")) pieces.begin_ = 3;
+  const absl::string_view begin(pieces.begin(), static_cast<size_t>(pieces.size()));
+  RETURN_IF_ERROR(CheckText(path, begin));
+  if (absl::StartsWith(begin, "\xef\xbb\xbf")) pieces.begin_ = 3;
   return StatusOr<Pieces>(std::move(pieces));
 }
 

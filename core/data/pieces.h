@@ -14,7 +14,7 @@ namespace mslua::data {
 
 class Pieces {
  public:
-  // A byte order mark at the begin is left out.
+  // A byte order mark at the begin is left out. DataLoss: the file begins as one that is not UTF-8 text.
   static StatusOr<Pieces> Open(const std::string& path);
 
   // What is read and not used yet.

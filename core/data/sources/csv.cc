@@ -45,6 +45,13 @@ class CsvFile : public TableFile {
     ASSIGN_OR_RETURN(const bool any, NextRecord(&fields));
     if (!any) return absl::DataLossError(absl::StrCat("CsvDataset: ", pieces_.path(), " is empty: expected a header"));
     for (absl::string_view field : fields) names_.emplace_back(field);
+    for (const std::string& name : names_) {
+      const size_t at = name.find('\r');
+      if (at == std::string::npos || name.substr(at + 1, 1) == "\n") continue;
+      return absl::DataLossError(absl::StrCat("CsvDataset: lines of ", pieces_.path(),
+                                              " end in carriage returns alone: expected line feeds (tr '\\r' '\\n' "
+                                              "makes them)"));
+    }
     return names_;
   }
 

@@ -248,6 +248,22 @@ TEST(CsvTest, Errors) {
 }
 
 // A record that is longer than what is read at once, and one that ends where a piece does.
+TEST(CsvTest, FilesThatAreNoTextOfLines) {
+  const std::string path = Folder("csv_no_text") + "/x.csv";
+  const auto message_of = [&](absl::string_view bytes) {
+    Put(path, std::string(bytes));
+    return Message(Open("csv", {{"dataset_files", path}}).status());
+  };
+  EXPECT_THAT(message_of("\x1f\x8b\x08\x08"), HasSubstr(path + " is compressed by gzip: expected text"));
+  EXPECT_THAT(message_of("PK\x03\x04xlsx"), HasSubstr("is a ZIP archive, as spreadsheets are"));
+  EXPECT_THAT(message_of(absl::string_view("\xff\xfe"
+                                           "a\0,\0",
+                                           6)),
+              HasSubstr("is UTF-16: expected UTF-8"));
+  EXPECT_THAT(message_of(absl::string_view("a,b\n1,\0\n", 8)), HasSubstr("has bytes that are 0"));
+  EXPECT_THAT(message_of("a,b\r1,2\r3,4\r"), HasSubstr("end in carriage returns alone: expected line feeds"));
+}
+
 TEST(CsvTest, LongRecords) {
   const std::string path = Folder("csv_long") + "/x.csv";
   std::string text = "a,b\n";
