@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -204,6 +205,23 @@ sigset_t StopSignals() {
   return set;
 }
 
+namespace {
+
+constexpr char kStopAsked[] = "MSLUA_STOP_ASKED";  // of StartAnew, for the program that it starts
+std::atomic<int> stop_asked{0};
+
+}  // namespace
+
+void HandOnStop(int signal) { stop_asked = signal; }
+
+int TakeHandedStop() {
+  const char* const text = getenv(kStopAsked);
+  int signal = 0;
+  if (text == nullptr || !absl::SimpleAtoi(text, &signal)) return 0;
+  unsetenv(kStopAsked);
+  return signal == SIGTERM || signal == SIGINT || signal == SIGHUP ? signal : 0;
+}
+
 void StartAnew(int rank, int64_t epoch) {
   // What the kernel knows of this process's start; the environment of a program that runs may be in motion.
   const auto words_of = [](const char* path) {
@@ -219,11 +237,15 @@ void StartAnew(int rank, int64_t epoch) {
   };
   // A worker without a name keeps its rank.
   if (!names("MS_NODE_ID") && rank >= 0) environment.push_back(absl::StrCat("MS_NODE_ID=", rank));
-  const std::string of_epoch = absl::StrCat(kEpoch, "=");
-  environment.erase(std::remove_if(environment.begin(), environment.end(),
-                                   [&](const std::string& e) { return absl::StartsWith(e, of_epoch); }),
-                    environment.end());
-  if (epoch > 0) environment.push_back(absl::StrCat(of_epoch, epoch));
+  const auto set = [&](const char* name, int64_t value) {
+    const std::string begin = absl::StrCat(name, "=");
+    environment.erase(std::remove_if(environment.begin(), environment.end(),
+                                     [&](const std::string& e) { return absl::StartsWith(e, begin); }),
+                      environment.end());
+    if (value > 0) environment.push_back(absl::StrCat(begin, value));
+  };
+  set(kEpoch, epoch);
+  set(kStopAsked, stop_asked);
   const auto pointers = [](std::vector<std::string>& texts) {
     std::vector<char*> all;
     for (std::string& text : texts) all.push_back(&text[0]);

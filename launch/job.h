@@ -56,6 +56,11 @@ void ShareCores(const Identity& identity, const std::vector<std::string>& argume
 // The signals that ask a scheduler to stop: without SIGHUP where it is ignored, as under nohup.
 sigset_t StopSignals();
 
+// The signal that has asked this process to stop, 0: none. StartAnew hands it on to the program that it starts, which
+// takes it once. A signal handler may call HandOnStop.
+void HandOnStop(int signal);
+int TakeHandedStop();
+
 // Starts this process's program again in its place, as it was started: on any thread, whatever the others do. `rank`:
 // its own, which a worker that was given no name keeps; -1: not known. `epoch`: how often the workers have met.
 [[noreturn]] void StartAnew(int rank, int64_t epoch);

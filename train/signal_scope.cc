@@ -9,6 +9,8 @@
 #include <mutex>
 #include <utility>
 
+#include "launch/job.h"
+
 namespace mslua {
 namespace {
 
@@ -40,6 +42,7 @@ void OnSignal(int signal) {
   // A terminal that closes and its shell send one each.
   if (signal == SIGHUP && interrupting_signal != 0) return;
   interrupting_signal = signal;
+  HandOnStop(signal);
   // mpirun reads no more once it stops its ranks: who waits for it to read never comes to the end of the step.
   if (console_may_be_deaf) {
     for (const int out : {STDOUT_FILENO, STDERR_FILENO}) fcntl(out, F_SETFL, fcntl(out, F_GETFL) | O_NONBLOCK);
@@ -61,12 +64,14 @@ std::atomic<int> early_signal{0};
 
 void OnEarlySignal(int signal) {
   int none = 0;
+  HandOnStop(signal);
   if (!early_signal.compare_exchange_strong(none, signal)) std::signal(signal, SIG_DFL), std::raise(signal);
 }
 
 }  // namespace
 
 void SignalScope::Remember() {
+  if (const int asked = TakeHandedStop(); asked != 0) early_signal = asked;
   for (const int signal : kSignals) {
     if (std::signal(signal, OnEarlySignal) == SIG_IGN) std::signal(signal, SIG_IGN);
   }
@@ -77,6 +82,7 @@ SignalScope::SignalScope(std::function<void()> stop, Console console) : stop_(st
   scoped_stop = &stop_;
   interrupted_stop = &stop_;
   interrupting_signal = 0;
+  HandOnStop(0);
   asks_all = false;
   still_comes = false;
   console_may_be_deaf = console == Console::kMpirun;
@@ -88,6 +94,7 @@ SignalScope::SignalScope(std::function<void()> stop, Console console) : stop_(st
   }
   if (const int early = early_signal.exchange(0)) {
     interrupting_signal = early;
+    HandOnStop(early);
     interrupted_stop = nullptr;
     stop_();
   }

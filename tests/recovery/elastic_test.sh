@@ -75,11 +75,41 @@ done
 wait "$scheduler"
 kill -KILL "$b"
 wait "$b"
-kill $(ours)  # the keeper of the images, which waits for a worker to come back
-for _ in $(seq 100); do
-  [ -n "$(ours)" ] || break
-  sleep 0.1
+# The keeper of the images waits for a worker to come back.
+end_keeper() {
+  kill $(ours)
+  for _ in $(seq 100); do
+    [ -n "$(ours)" ] || break
+    sleep 0.1
+  done
+}
+end_keeper
+
+# A worker that is asked to stop while it waits for another one, which is killed then: the job stops when they have met
+# again.
+export MS_RECOVERY_PATH="$PWD/asked"
+MS_SCHED_PORT=$((20000 + ($$ + 83) % 20000))
+"$mslua" sched > scheduler.txt 2>&1 &
+scheduler=$!
+worker a "new node: a" && a=$pid
+worker b "loss is" && b=$pid
+kill -STOP "$b"
+sleep 0.3
+kill -TERM "$a"
+sleep 0.3
+kill -KILL "$b"
+wait "$b"
+worker b "constructed successfully, epoch 2" && b=$pid
+for one in $a $b; do
+  (sleep 60 && kill -KILL "$one") 2> /dev/null &
+  late=$!
+  wait "$one"
+  code=$? out=$(cat stopped_a.txt stopped_b.txt scheduler.txt)
+  kill "$late" 2> /dev/null
+  expect "a worker that was asked to stop before the workers met again" 75 "constructed successfully, epoch 2"
 done
+wait "$scheduler"
+end_keeper
 unset MS_ENABLE_RECOVERY MS_RECOVERY_PATH MS_WORKER_NUM MS_SCHED_HOST MS_SCHED_PORT
 
 run "$mslua" train "$here/tests/recovery/lenet.lua" -n 2 --elastic 1:2
