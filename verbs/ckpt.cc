@@ -1,12 +1,17 @@
 // mslua ckpt
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "cli/common_flags.h"
@@ -80,11 +85,25 @@ Status ShowCheckpoint(const std::string& path, bool json) {
   return absl::OkStatus();
 }
 
+// The folders beside these checkpoints that have such names and no manifest, by which checkpoints are found.
+void AddWithoutManifest(std::vector<std::string>* paths) {
+  const std::string folder = paths->front().substr(0, paths->front().rfind('/'));
+  std::error_code error;
+  std::vector<std::string> found;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string path = absl::StrCat(folder, "/", it->path().filename().string());
+    if (absl::EndsWith(path, ".ckpt") && !absl::c_linear_search(*paths, path)) found.push_back(path);
+  }
+  std::sort(found.begin(), found.end());
+  paths->insert(paths->end(), found.begin(), found.end());
+}
+
 // A checkpoint, or all of a directory; the first error after all were read.
 Status Verify(const std::string& path) {
   std::vector<std::string> paths;
   if (const auto list = checkpoint::FindCheckpoints(path); list.ok()) {
     for (const auto& name : *list) paths.push_back(name.path);
+    if (!list->empty()) AddWithoutManifest(&paths);
   }
   if (paths.empty()) paths.push_back(path);
   Status first;
@@ -110,6 +129,11 @@ Status Reshard(const std::string& from, const std::string& to, const std::string
 
 // Whatever ranks wrote it in whatever parts: one file of whole tensors.
 Status Merge(const std::string& from, const std::string& to) {
+  if (!absl::EndsWith(to, ".safetensors")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ckpt merge: expected a file that ends in .safetensors, got ", to,
+                     absl::EndsWith(to, ".npz") ? " (`mslua ckpt convert --to npz` writes NumPy's)" : ""));
+  }
   ASSIGN_OR_RETURN(const auto source, Load(from));
   return checkpoint::MergeCheckpoint(source->path(), to);
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/hash.h"
 #include "core/base/round_up.h"
@@ -57,6 +58,11 @@ StatusOr<StoredTensor> ParseTensor(const std::string& name, const Json& json, in
 StatusOr<int64_t> ParseSafetensorsHeaderLength(absl::string_view start, int64_t file_size) {
   if (file_size < kLengthBytes || start.size() < kLengthBytes) {
     return Damaged(absl::StrCat("it has ", file_size, " bytes, the length of the header alone takes 8"));
+  }
+  if (absl::StartsWith(start, "PK\x03\x04")) {
+    return Damaged(
+        "it is a ZIP archive, as .npz files and those of PyTorch are (ms.load_checkpoint and `mslua ckpt convert` read "
+        ".npz; of PyTorch, save safetensors)");
   }
   uint64_t length = 0;
   for (int i = kLengthBytes - 1; i >= 0; --i) length = length << 8 | static_cast<uint8_t>(start[i]);

@@ -173,6 +173,8 @@ TEST(TokenizerTest, PartsThatAreNotBuiltAreNamedWithThoseThatAre) {
               HasSubstr("normalizer.normalizers[0]: the normalizer 'Nmt' is not built"));
   EXPECT_THAT(problem("decoder", {{"type", "ByteLevel"}, {"speed", 3}}),
               HasSubstr("decoder.speed: this key is not built"));
+  EXPECT_THAT(problem("model", {{"type", "BPE"}, {"vocab", {{"a", 0}}}}),
+              HasSubstr("model.merges: expected a list of pairs, which is missing"));
   EXPECT_THAT(problem("model", {{"type", "BPE"}, {"vocab", {{"a", 0}}}, {"merges", {"a b"}}}),
               HasSubstr("model.merges[0]: the vocabulary has no token 'b'"));
   EXPECT_THAT(problem("model", {{"type", "WordPiece"}, {"vocab", {{"a", 0}, {"b", 0}}}, {"unk_token", "a"}}),

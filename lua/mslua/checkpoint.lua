@@ -75,6 +75,8 @@ function M.save_checkpoint(...)
   end)
 end
 
+local load_into
+
 local strict_load = { "strict_load", "boolean", true,
   doc = "true: names, shapes and types must be equal on both sides; false: what fits is loaded, and the rest is said" }
 
@@ -95,7 +97,7 @@ function M.load_checkpoint(...)
   local a = bind_load(...)
   local values, unsaved = core.load_checkpoint(a.ckpt_file_name)
   if a.net then
-    M.load_param_into_net(a.net, values, a.strict_load)
+    load_into(a.net, values, a.strict_load, "load_checkpoint: " .. a.ckpt_file_name)
     if class.is(a.net, Cell) then core.compare_unsaved(unsaved, a.net:get_parameters(), a.ckpt_file_name) end
   end
   return values
@@ -232,8 +234,9 @@ local function check_fit(found)
     core.options.verb == "eval" and "--partial" or "strict_load = false")
 end
 
--- Without strict_load: a float of another type is converted, the rest stays as it is, and all is said.
-local function settle_partial(found)
+-- Without strict_load: a float of another type is converted, the rest stays as it is, and all is said, of each load.
+-- `from`: whose values they are.
+local function settle_partial(found, from)
   local kept, converted = { unpack(found.missing) }, {}
   for _, entry in ipairs(found.wrong) do
     local p, v = entry.parameter, entry.value
@@ -245,8 +248,12 @@ local function settle_partial(found)
       table.insert(found.missing, p.name)
     end
   end
+  if #found.taken == 0 then
+    errors.fail("%s: nothing of the checkpoint fits the network: %s", from, listed(kept))
+  end
   local function say(text, list)
-    if #list > 0 then notice(("note: load_param_into_net: " .. text):format(listed(list))) end
+    if #list == 0 or core.options.rank ~= 0 then return end
+    io.stderr:write(("mslua: note: %s: %s\n"):format(from, text:format(listed(list))))
   end
   say("initial values stay: %s", kept)
   say("not in the network, unused: %s", found.unused)
@@ -264,6 +271,44 @@ local function restore(opt, values, strict, parameters)
   return opt:restore_state(values, strict, parameters)
 end
 
+-- load_param_into_net of the values of `from`, which begins messages.
+function load_into(net, values, strict, from)
+  if class.is(net, optimizers.Optimizer) then return restore(net, values, strict), {} end
+  local found = fit(net:get_parameters(), values)
+  if #found.taken + #found.wrong == 0 then
+    errors.fail("%s: no name in common: the network has %s, the checkpoint %s", from, found.missing[1] or "none",
+      found.unused[1] or "none")
+  end
+  if strict then check_fit(found) else settle_partial(found, from) end
+  if #found.older > 0 then
+    notice("note: load_param_into_net: the checkpoint is of an older version and has other names: "
+      .. listed(found.older))
+  end
+  local opt = optimizer_of(net)
+  if opt and values[optimizers.HISTORY] ~= nil and not parallel_context.shard() then
+    restore(opt, values, strict, (opt:bind(net)))
+  end
+  for _, entry in ipairs(found.taken) do
+    local p, v = entry.parameter, entry.value
+    if core.kind(v) == "Parameter" then v = v.value end
+    p.value = v:astype(p.dtype)
+  end
+  return found.missing, found.unused
+end
+
+--- Gives a network the weights of `path`, of which it takes what fits and says the rest; where a training has kept
+--- averages of the parameters, it takes these, and says so.
+---@param network Cell
+---@param values table<string, Tensor>
+---@param path string
+---@package
+function M.start_from(network, values, path)
+  if M.use_averages(values) and core.speaks() then
+    io.stderr:write(("mslua: %s: the averages of the parameters (train.ema)\n"):format(core.options.verb))
+  end
+  load_into(network, values, false, path)
+end
+
 --- Gives the parameters of a network the values of their names. What only one side has, or has with another shape or
 --- dtype, is an error that lists it, before any parameter changes; an optimizer's state in a checkpoint is neither
 --- missed nor surplus. strict_load = false loads what fits, converts floats, and prints the rest. An optimizer takes
@@ -273,27 +318,7 @@ end
 ---@return string[] unused names that the network does not have
 function M.load_param_into_net(...)
   local a = bind_into(...)
-  if class.is(a.net, optimizers.Optimizer) then return restore(a.net, a.parameter_dict, a.strict_load), {} end
-  local found = fit(a.net:get_parameters(), a.parameter_dict)
-  if #found.taken + #found.wrong == 0 then
-    errors.fail("load_param_into_net: no name in common: the network has %s, the checkpoint %s",
-      found.missing[1] or "none", found.unused[1] or "none")
-  end
-  if a.strict_load then check_fit(found) else settle_partial(found) end
-  if #found.older > 0 then
-    notice("note: load_param_into_net: the checkpoint is of an older version and has other names: "
-      .. listed(found.older))
-  end
-  local opt = optimizer_of(a.net)
-  if opt and a.parameter_dict[optimizers.HISTORY] ~= nil and not parallel_context.shard() then
-    restore(opt, a.parameter_dict, a.strict_load, (opt:bind(a.net)))
-  end
-  for _, entry in ipairs(found.taken) do
-    local p, v = entry.parameter, entry.value
-    if core.kind(v) == "Parameter" then v = v.value end
-    p.value = v:astype(p.dtype)
-  end
-  return found.missing, found.unused
+  return load_into(a.net, a.parameter_dict, a.strict_load, "load_param_into_net")
 end
 
 return M

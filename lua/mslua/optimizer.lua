@@ -319,6 +319,17 @@ function Optimizer:saved_state(parameters)
   return values
 end
 
+-- The names among `values` of state that another optimizer keeps for these parameters, averages (train.ema) left out.
+local function state_of_others(parameters, values, states)
+  local names, surplus = {}, {}
+  for i, p in ipairs(parameters) do names[i] = p.name end
+  local _, known = core.match_names(names, errors.names(values))
+  for _, name in ipairs(errors.names(known)) do
+    if states[name] == nil and not name:find "^ema%." then surplus[#surplus + 1] = name end
+  end
+  return surplus
+end
+
 --- Restores what saved_state gave; gives the names of the state that `values` does not have, which are an error where
 --- `strict`. Nothing changes before it is known that all fits.
 ---@param values table<string, Tensor>
@@ -352,6 +363,11 @@ function Optimizer:restore_state(values, strict, parameters)
   if strict and #missing > 0 then
     errors.fail("load_param_into_net: not in the checkpoint: %s (strict_load = false loads what fits)",
       table.concat(missing, ", "))
+  end
+  local surplus = strict and state_of_others(parameters, values, states) or {}
+  if #surplus > 0 then
+    errors.fail("load_param_into_net: %s has no state %s: was it another optimizer's? (strict_load = false loads what "
+      .. "fits)", self.class_name, table.concat(surplus, ", "))
   end
   core.set_optimizer_counts(self.history, unpack(counts))
   for held, v in pairs(found) do held.value = core.kind(v) == "Parameter" and v.value or v end

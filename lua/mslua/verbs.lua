@@ -142,7 +142,7 @@ local function start_from(recipe, network)
   local values, path, _, unsaved = core.load_named(flags.init_from, recipe.name,
     recipe.checkpoint and recipe.checkpoint.directory, parallel_context.together())
   if core.speaks() then io.stderr:write(("mslua: starting from the weights of %s\n"):format(path)) end
-  checkpoint.load_param_into_net(network, values, false)
+  checkpoint.start_from(network, values, path)
   if leaves_out(network) then core.compare_unsaved(unsaved, network:get_parameters(), path) end
 end
 

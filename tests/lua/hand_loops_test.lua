@@ -331,6 +331,14 @@ check.case("what does not fit an optimizer", function()
   values["moment1.weight"] = ms.ones { 3 }
   check.fails_here("moment1.weight is float32{1, 2} here and float32{3} in the checkpoint",
     function() ms.load_param_into_net(opt, values) end)
+  local momentum = nn.Momentum { params = net:trainable_params(), learning_rate = 0.1, momentum = 0.9 }
+  by_hand(net, momentum)()
+  ms.save_checkpoint(momentum, folder .. "momentum_fits.safetensors")
+  local sgd = nn.SGD { params = net:trainable_params(), learning_rate = 0.1 }
+  local of_momentum = ms.load_checkpoint(folder .. "momentum_fits.safetensors")
+  check.fails_here("SGD has no state moments.bias, moments.weight: was it another optimizer's? (strict_load = false "
+    .. "loads what fits)", function() ms.load_param_into_net(sgd, of_momentum) end)
+  ms.load_param_into_net(sgd, of_momentum, false)
   check.fails_here("SGD: which parameters", function()
     ms.save_checkpoint(nn.SGD { learning_rate = 1 }, folder .. "none.safetensors")
   end)

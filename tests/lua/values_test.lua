@@ -392,6 +392,8 @@ check.case("what does not fit is listed, and nothing changes", function()
     ["fc.bias"] = false, other = ms.ones { 1 } })
   refused("parameter_dict: 'fc.bias': expected a Tensor, got 5", { ["fc.bias"] = 5 })
   check.fails_here("no name in common", function() ms.load_param_into_net(net, { x = ms.ones { 2 } }) end)
+  check.fails_here("load_param_into_net: nothing of the checkpoint fits the network: ",
+    function() ms.load_param_into_net(net, { ["fc.bias"] = ms.ones { 2 } }, false) end)
   ms.load_param_into_net(net, with { ["moments.fc.bias"] = ms.ones { 3 }, ["moment1.fc.weight"] = ms.ones { 1 } })
   check.equal(net.fc.bias.value:totable(), { 5, 5, 5 })
   -- An optimizer's state, or the value of another cell, is not that of a parameter.

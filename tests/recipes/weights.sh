@@ -86,6 +86,14 @@ expect "two ranks" 0 "weights of runs/a-2" "$mslua" eval recipe.lua -n 2
 expect "ckpt of all" 0 "runs/a-long-2" "$mslua" ckpt show last
 expect "ckpt ls" 0 "runs/a-long-2" "$mslua" ckpt ls
 expect "verify best" 0 ": ok" "$mslua" ckpt verify best
+cp -r "$(ls -td runs/a-2*/ckpt | head -1 | xargs dirname)" without
+rm "$(ls -d without/ckpt/*.ckpt | head -1)/MANIFEST.json"
+expect "verify without a manifest" 9 "MANIFEST.json" "$mslua" ckpt verify without
+expect "merge into NumPy's" 2 "expected a file that ends in .safetensors, got x.npz (\`mslua ckpt convert --to npz\`" \
+  "$mslua" ckpt merge last x.npz
+expect "weights of NumPy's" 0 "" "$mslua" ckpt convert last x.npz --to npz
+expect "weights of a ZIP archive" 9 "x.npz: not a good safetensors file: it is a ZIP archive" \
+  "$mslua" eval recipe.lua --ckpt x.npz
 expect "plot needs no checkpoint" 0 "loss" "$mslua" plot last
 newest=$(ls -td runs/a-2*/metrics.jsonl | head -1 | xargs dirname)
 case $out in *"$newest"*) ;; *) fail "plot: expected $newest in: $out" ;; esac
@@ -222,4 +230,7 @@ expect "recovery, one process" 4 "use mslua train --recover" env MS_ENABLE_RECOV
 expect "a parameter server" 4 "there are no parameter servers here" env MS_ROLE=MS_PSERVER MS_WORKER_NUM=2 \
   MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT=9 "$mslua" train recipe.lua
 
+train name=ema train.ema=0.9 epochs=2
+expect "averages to begin with" 0 "mslua: train: the averages of the parameters (train.ema)" \
+  "$mslua" train recipe.lua name=started --init-from "$(ls -d runs/ema-2*)" --max-steps 1 --no-attach
 exit $failed

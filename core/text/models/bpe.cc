@@ -28,6 +28,7 @@ bool PairOf(const Json& merge, std::string* left, std::string* right) {
 StatusOr<Merges> ReadMerges(PartReader* reader, const Vocabulary& vocabulary, const std::string& prefix) {
   Merges merges;
   int32_t rank = 0;
+  if (reader->Get("merges") == nullptr) return reader->Wrong("merges", "expected a list of pairs, which is missing");
   for (const Json& merge : reader->List("merges")) {
     const std::string key = absl::StrCat("merges[", rank, "]");
     std::string left, right;
