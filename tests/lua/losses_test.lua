@@ -287,6 +287,36 @@ check.case("SpanLoss points at the first and the last token", function()
   end)
 end)
 
+check.case("a loss that defines rows is trained on what evaluations measure", function()
+  local x, y = f64 { { 1, 2 }, { 3, 4 } }, f64 { { 0, 0 }, { 0, 0 } }
+  local ds = ms.dataset.NumpySlicesDataset({ x, y }, { "x", "y" }):batch(2)
+  -- The loss, what it reduces to and what an evaluation gives.
+  local function both(base, rows, wanted)
+    local Mine = base:extend "Mine"
+    function Mine:rows(output) return rows(output) end
+    check.near(Mine()(x, y):item(), wanted, 1e-12)
+    check.near(ms.Model(nn.Identity(), { loss_fn = Mine() }):eval(ds).loss, wanted, 1e-6)
+    return Mine
+  end
+  local function sums(output) return output:sum(2) end
+  for _, base in ipairs { nn.Loss, nn.MSELoss, nn.BCELoss, nn.CrossEntropyLoss, nn.L1Loss } do both(base, sums, 5) end
+  local Weighted = both(nn.Loss, function(output) return output:sum(2), f64 { 1, 10 } end, (3 + 70) / 11)
+  both(nn.Loss, function(output) return output, f64 { { 1, 0 }, { 3, 1 } } end, (1 + 9) / 4 + 4)
+  both(nn.Loss, function(output) return output:sum(2), f64 { 0, 0 } end, 0)
+  local weighted = Weighted()
+  weighted.reduction = "none"
+  check.equal(values(weighted(x, y)), { 3, 70 })
+  weighted.reduction = "sum"
+  check.equal(weighted(x, y):item(), 73)
+  local Wide = nn.Loss:extend "Wide"
+  function Wide:rows(output) return output end
+  check.fails_here("Wide:rows: expected the loss of each row, [n], or with their weights as the second result [n, k], "
+    .. "got {2, 2}", function() Wide()(x, y) end)
+  local Cubes = nn.MSELoss:extend "Cubes"
+  function Cubes:each(output) return output * output * output end
+  check.equal(Cubes()(x, y):item(), 25)
+end)
+
 check.case("CrossEntropyLoss takes probabilities of the classes", function()
   local x = f64 { { 1, -2, 0.5 }, { 0.2, 0.3, -0.1 } }
   local shares = f64 { { 0.7, 0, 0.3 }, { 0.1, 0.1, 0.8 } }

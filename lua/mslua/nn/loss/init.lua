@@ -49,7 +49,36 @@ function Loss:reduce(rows, shape)
   return self.reduction == "sum" and ops.reduce_sum(rows, axes) or ops.reduce_mean(rows, axes)
 end
 
-function Loss:construct(output, label) return self:reduce(self:rows(output, label)) end
+-- As an evaluation, whose mean over a dataset of one batch this is.
+function Loss:construct(output, label)
+  local rows, weights = self:rows(output, label)
+  if not weights then
+    if #rows.shape > 1 then
+      errors.fail("%s:rows: expected the loss of each row, [n], or with their weights as the second result [n, k], got "
+        .. "%s", self.class_name, errors.show(rows.shape))
+    end
+    return #rows.shape == 0 and rows or self:reduce(rows)
+  end
+  local weighted = rows * weights
+  if self.reduction == "none" then return weighted end
+  local sums = ops.reduce_sum(weighted, { 1 })
+  if self.reduction ~= "sum" then
+    local counts = ops.reduce_sum(weights, { 1 })
+    sums = sums / ops.select(ops.greater(counts, 0), counts, 1)
+  end
+  return #sums.shape == 0 and sums or ops.reduce_sum(sums, axes_from(sums, 1))
+end
+
+--- A subclass. One that defines `rows`, and no construct of its own, is trained on these too.
+function Loss:extend(name)
+  local sub = Cell.extend(self, name)
+  getmetatable(sub).__newindex = function(class, key, v)
+    rawset(class, key, v)
+    if key == "rows" and rawget(class, "construct") == nil then rawset(class, "construct", Loss.construct) end
+  end
+  return sub
+end
+
 function Loss:extra() return self.reduction end
 
 args.kind("loss", function(v) return class.is(v, Cell) or type(v) == "function" end, "a loss cell or function")
@@ -127,6 +156,20 @@ end
 function Elementwise:construct(output, label)
   label = M.label_of(self.class_name, output, label)
   return self:reduce(self:each(output, label))
+end
+
+--- A subclass. One that defines `each`, and no construct of its own, is trained on it too.
+function Elementwise:extend(name)
+  local sub = Loss.extend(self, name)
+  local meta = getmetatable(sub)
+  local define = meta.__newindex
+  function meta.__newindex(class, key, v)
+    define(class, key, v)
+    if key == "each" and rawget(class, "construct") == nil then
+      rawset(class, "construct", Elementwise.construct)
+    end
+  end
+  return sub
 end
 
 --- Losses of two outputs, which a network gives in a table: a subclass defines each(x1, x2, label), which says what it
