@@ -50,10 +50,14 @@ StatusOr<int> Kind(lua_State* L, Session&) {
   return 1;
 }
 
+// core.set_seed(seed[, of_user])
 StatusOr<int> SetSeed(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const int64_t seed, ReadInt(L, 1, "set_seed"));
   if (seed < 0) return absl::InvalidArgumentError(absl::StrCat("set_seed: expected a seed of at least 0, got ", seed));
-  session.state().seed = static_cast<uint64_t>(seed);
+  // A recipe's own seeds do not count beside --seed: those of a sweep would be one.
+  const SessionOptions& options = session.options();
+  const bool of_recipe = lua_toboolean(L, 2) && options.verb != "run" && options.verb != "repl";
+  if (!options.has_seed || !of_recipe) session.state().seed = static_cast<uint64_t>(seed);
   session.random_tensors = 0;
   session.gradient_calls = 0;
   return 0;
@@ -296,7 +300,7 @@ int OpenCoreModule(lua_State* L) {
   OpenRanks(L);
   OpenStopTogether(L);
   SetFunctions(L, {{"kind", Entry<Kind>},
-                   {"set_seed", Entry<SetSeed, 1>},
+                   {"set_seed", Entry<SetSeed, 2>},
                    {"set_denormals", Entry<KeepDenormals>},
                    {"seed", Entry<GetSeed>},
                    {"print_options", Entry<PrintSettings>},

@@ -119,6 +119,7 @@ StatusOr<RunSettings> ParseRunSettings(absl::string_view text) {
                                             ": expected a table of numbers, strings and booleans"));
   }
   RunSettings settings;
+  settings.recipe = std::string(text.substr(reader.at()));
   for (const auto& [path, value] : all) {
     absl::string_view name = path;
     if (name == "from")

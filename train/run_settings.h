@@ -18,6 +18,7 @@ struct RunSettings {
   std::map<std::string, std::string> values;
   // Where a value came from, by the same names: "recipe", "preset smoke", "command line"; empty in older runs.
   std::map<std::string, std::string> origins;
+  std::string recipe;  // its text
 };
 
 // Reads `require("mslua.params").resolved {from = "...", leaves = {...}, params = {...}}` at the beginning of `text`,

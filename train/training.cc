@@ -36,6 +36,7 @@
 #include "train/profile_hook.h"
 #include "train/run_config.h"
 #include "train/run_folder.h"
+#include "train/run_settings.h"
 #include "train/save_agreement.h"
 #include "train/saved_tensors.h"
 #include "train/shared_step_hook.h"
@@ -224,7 +225,9 @@ StatusOr<double> Training::TrainToEnd() {
   RETURN_IF_ERROR(WithExitCode(AddFault(), kExitUsage));
   resuming_.RecordRecovery(trainer_->state().step);
   if (first()) PrintPlan();
-  if (resuming_.checkpoint() != nullptr && first()) NoteNothingLeft();
+  const std::string nothing = resuming_.checkpoint() == nullptr ? "" : NothingLeft();
+  if (first() && !nothing.empty()) PrintNote(nothing);
+  if (progress().metrics != nullptr) RETURN_IF_ERROR(WithExitCode(RecordConfig(!nothing.empty()), kExitStorage));
   ASSIGN_OR_RETURN(endpoint_, OpenEndpoint(spec_, rank_, View()));
   Status outcome;
   {
@@ -463,8 +466,15 @@ StatusOr<std::unique_ptr<MetricsHook>> Training::MakeMetrics() {
                                spec_.metrics_limit, RowsOfBatch(*data_.pipeline) * Parts()};
   ASSIGN_OR_RETURN(auto metrics, MetricsHook::Create(options, trainer_.get(), &health_));
   progress().metrics = metrics.get();
-  if (!spec_.config.empty()) RETURN_IF_ERROR(WriteConfig(directory_.path(), spec_.config));
   return metrics;
+}
+
+// What is trained with, in the run folder. A training that makes no step leaves what is there: the steps were made with
+// that.
+Status Training::RecordConfig(bool no_step) const {
+  const bool there = access(absl::StrCat(directory_.path(), "/", kRunConfig).c_str(), F_OK) == 0;
+  if (spec_.config.empty() || (no_step && there)) return absl::OkStatus();
+  return WriteConfig(directory_.path(), spec_.config);
 }
 
 // On the rank that records, behind the metrics, whose events they share.
@@ -696,20 +706,19 @@ void Training::PrintPlan() const {
                 plan.compile_seconds, directory_.path().empty() ? "" : "; run folder ", directory_.path());
 }
 
-// Says so where the checkpoint is of the end of training.
-void Training::NoteNothingLeft() const {
+// What says so where the checkpoint is of the end of training; else empty.
+std::string Training::NothingLeft() const {
   const TrainState& s = trainer_->state();
   if (early_stopping_ != nullptr && early_stopping_->ended()) {
-    return PrintNote(absl::StrCat("nothing is left to train: the checkpoint is of step ", s.step,
-                                  ", where early stopping ended the training; a larger patience continues it"));
+    return absl::StrCat("nothing is left to train: the checkpoint is of step ", s.step,
+                        ", where early stopping ended the training; a larger patience continues it");
   }
   const bool steps = spec_.options.max_steps > 0 && s.step >= spec_.options.max_steps;
   // A checkpoint of an epoch's last step is of before its end.
   const int64_t epochs = s.epoch + s.step_in_epoch / progress().steps_per_epoch;
-  if (epochs < spec_.options.epochs && !steps) return;
-  PrintNote(absl::StrCat("nothing is left to train: the checkpoint is of step ", s.step, ", the end of ",
-                         steps ? "max_steps =" : "epochs =", " ",
-                         steps ? spec_.options.max_steps : spec_.options.epochs));
+  if (epochs < spec_.options.epochs && !steps) return "";
+  return absl::StrCat("nothing is left to train: the checkpoint is of step ", s.step, ", the end of ",
+                      steps ? "max_steps =" : "epochs =", " ", steps ? spec_.options.max_steps : spec_.options.epochs);
 }
 
 endpoint::TrainingView Training::View() {

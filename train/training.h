@@ -75,7 +75,8 @@ class Training {
   Status KeepTurns();
   Status AddFault();
   void PrintPlan() const;
-  void NoteNothingLeft() const;
+  std::string NothingLeft() const;
+  Status RecordConfig(bool no_step) const;
   endpoint::TrainingView View();
   SignalScope::Console SignalConsole() const;
   void ReportCrashes();

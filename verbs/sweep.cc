@@ -117,9 +117,7 @@ std::string ValueText(const RunSettings& settings, const std::string& name) {
                       origin == settings.origins.end() ? "" : absl::StrCat(" (", origin->second, ")"));
 }
 
-// Writes the first line of `text`.
-void SendLine(absl::string_view text, int fd) {
-  text = text.substr(0, text.find('\n'));
+void Send(absl::string_view text, int fd) {
   while (!text.empty()) {
     const ssize_t n = write(fd, text.data(), text.size());
     if (n <= 0) return;
@@ -168,7 +166,7 @@ class Sweep {
       if (const int null = open("/dev/null", O_WRONLY); null >= 0) dup2(null, STDOUT_FILENO);
       auto session = OpenSession(std::move(options));
       const Status loaded = session.ok() ? CallVerb(**session, "config") : session.status();
-      if (loaded.ok()) SendLine(lua_tostring((*session)->lua(), -1), ends[1]);
+      if (loaded.ok()) Send(lua_tostring((*session)->lua(), -1), ends[1]);
       _exit(Report(loaded));
     }
     close(ends[1]);
@@ -325,6 +323,12 @@ class Sweep {
                return name == s.first || absl::StartsWith(name, absl::StrCat(s.first, "."));
              });
     };
+    const std::string mend =
+        absl::StrCat(": give another --out, or remove that run (mslua runs rm ", trial.folder, ")");
+    if (had->recipe != settings_.recipe) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("sweep: ", trial.folder, " is done, and the recipe's text has changed since", mend));
+    }
     std::set<std::string> names;
     for (const RunSettings* settings : {&*had, &settings_}) {
       for (const auto& value : settings->values) names.insert(value.first);
@@ -332,9 +336,8 @@ class Sweep {
     for (const std::string& name : names) {
       const std::string before = ValueText(*had, name), now = ValueText(settings_, name);
       if (set_here(name) || ValueOf(*had, name) == ValueOf(settings_, name)) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("sweep: ", trial.folder, " is done, with ", name, " ", before, ", and this sweep has ", name,
-                       " ", now, ": give another --out, or remove that run (mslua runs rm ", trial.folder, ")"));
+      return absl::InvalidArgumentError(absl::StrCat("sweep: ", trial.folder, " is done, with ", name, " ", before,
+                                                     ", and this sweep has ", name, " ", now, mend));
     }
     return absl::OkStatus();
   }

@@ -571,7 +571,7 @@ function core.allow_ranks(min, max) end
 --- Whether what all ranks have to say is this rank's to print.
 ---@return boolean
 function core.speaks() end
-function core.set_seed(seed) end
+function core.set_seed(seed, of_user) end
 
 ---Whether denormals are numbers, or zero as operands and results, in the threads that compute.
 ---@param keep boolean

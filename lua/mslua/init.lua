@@ -25,8 +25,9 @@ ms.eye = core.eye
 --- The numbers from start, which is 0 if it is left out, up to but not including stop: `ms.arange(5)`, `ms.arange(1, 2,
 --- 0.25)`. They are int32 where all are whole, else float32. (start, stop, step = 1, dtype)
 ms.arange = core.arange
---- Sets the seed of all random numbers: of ms.rand, initial parameters, dropout, and shuffles. (seed)
-ms.set_seed = core.set_seed
+--- Sets the seed of all random numbers: of ms.rand, initial parameters, dropout, and shuffles. In a recipe --seed comes
+--- before it. (seed)
+function ms.set_seed(...) core.set_seed(arity.take("set_seed", 1, ...), true) end
 
 take(require "mslua.parameter", "Parameter")
 ms.initializer = require "mslua.initializer"

@@ -386,6 +386,9 @@ local function take_limits(values)
     local limit = values.expect[key]
     local name, side = tostring(key):match "^(.+)_(%l+)$"
     local found = metrics[name] and "eval_" .. name or losses[name] and name
+    if key == "top1_above" and not metrics.top1 then
+      report('top1_above: eval.metrics has no top1: add it, eval = { metrics = { "top1" } }', { "expect", key })
+    end
     if (side == "above" or side == "below") and found and not expects[key] then
       if type(limit) ~= "number" then
         report(("%s: expected a number, got %s"):format(key, errors.show(limit)), { "expect", key })

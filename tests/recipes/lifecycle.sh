@@ -121,6 +121,9 @@ dataset has 5 batches an epoch: resume with the dataset that it was trained with
 run train --out fewer_rows --resume rows=40
 expect "a larger dataset" 0 "was saved in an epoch of 16 batches, and the dataset has 20: in this epoch some samples"
 run train --out ended epochs=1
+run train --out ended epochs=1 lr=0.5 --resume
+expect "nothing left to train" 0 "nothing is left to train"
+grep -q "lr = 0.01" ended/config.lua || fail "nothing left to train: the settings: $(head -1 ended/config.lua)"
 run train --out ended epochs=2 --resume rows=10
 expect "a smaller dataset after an epoch's end" 0 "resuming from ended/ckpt/mlp-1_16.ckpt at step 16"
 grep -q "^epoch: 2 step: 5," ended/rank_0.log ||

@@ -87,6 +87,28 @@ def check_preset():
         check(one.returncode == 0 and [r["steps"] for r in rows(one)] == [2, 2], one)
 
 
+def check_changed_recipe():
+    """What is done with another text of the recipe is not shown as this one's."""
+    def write(text):
+        with open("changed.lua", "w", encoding="utf-8") as out:
+            out.write(text)
+
+    def run(out, *words):
+        return subprocess.run([MSLUA, "sweep", "changed.lua", "lr=0.1", "--out", out, *words], env=ENVIRONMENT,
+                              capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL, check=False)
+    write(RECIPE)
+    check(run("changed").returncode == 0, "it trains")
+    check("1 of them are done already" in run("changed").stderr, "the same text")
+    write(RECIPE.replace("nn.Dense(4, 2)", "nn.Dense(4, 2, false)"))
+    other = run("changed")
+    check(other.returncode == 2 and "sweep: changed/lr=0.1,seed=1 is done, and the recipe's text has changed since: "
+          "give another --out" in other.stderr, other)
+    # Its own seed does not make the seeds of a sweep one.
+    write(RECIPE.replace("network = function()", "network = function() ms.set_seed(42)").replace('"x")', '"x" )'))
+    seeds = run("own_seed", "--seeds", "2", "--json")
+    check(seeds.returncode == 0 and len({r["loss"] for r in rows(seeds)}) == 2, seeds)
+
+
 def check_failures():
     one = sweep("lr=0.1", "fails=true,false", "--out", "some")
     lines = one.stdout.splitlines()
@@ -135,6 +157,7 @@ def main():
     check_combinations()
     check_seed()
     check_preset()
+    check_changed_recipe()
     check_failures()
     check_interrupt()
     shutil.rmtree(SOCKETS, ignore_errors=True)
