@@ -32,15 +32,16 @@ int RunLogs(const cli::CommandLine& command) {
   }
   const repl::InterruptScope interrupts;
   char buffer[8192];
+  bool ended = !command.Bool("f");  // nothing is written any more: the next end of the file is the last one
   while (!repl::InterruptPending()) {
-    const bool last = !command.Bool("f") || HasEnded(*folder);  // before the read, which then has all lines
     const size_t n = std::fread(buffer, 1, sizeof buffer, file);
     std::fputs(Printable(absl::string_view(buffer, n)).c_str(), stdout);
     if (std::fflush(stdout) != 0) break;  // the end of the program says why
     if (n > 0) continue;
-    if (last) break;
+    if (ended) break;
     std::clearerr(file);
-    absl::SleepFor(absl::Milliseconds(200));
+    ended = HasEnded(*folder);
+    if (!ended) absl::SleepFor(absl::Milliseconds(200));
   }
   std::fclose(file);
   return kExitOk;

@@ -117,6 +117,7 @@ std::string ValueText(const RunSettings& settings, const std::string& name) {
                       origin == settings.origins.end() ? "" : absl::StrCat(" (", origin->second, ")"));
 }
 
+// Writes `text`, as much of it as the pipe takes before its reader goes.
 void Send(absl::string_view text, int fd) {
   while (!text.empty()) {
     const ssize_t n = write(fd, text.data(), text.size());
@@ -323,11 +324,11 @@ class Sweep {
                return name == s.first || absl::StartsWith(name, absl::StrCat(s.first, "."));
              });
     };
-    const std::string mend =
+    const std::string remedy =
         absl::StrCat(": give another --out, or remove that run (mslua runs rm ", trial.folder, ")");
     if (had->recipe != settings_.recipe) {
       return absl::InvalidArgumentError(
-          absl::StrCat("sweep: ", trial.folder, " is done, and the recipe's text has changed since", mend));
+          absl::StrCat("sweep: ", trial.folder, " is done, and the recipe's text has changed since", remedy));
     }
     std::set<std::string> names;
     for (const RunSettings* settings : {&*had, &settings_}) {
@@ -337,7 +338,7 @@ class Sweep {
       const std::string before = ValueText(*had, name), now = ValueText(settings_, name);
       if (set_here(name) || ValueOf(*had, name) == ValueOf(settings_, name)) continue;
       return absl::InvalidArgumentError(absl::StrCat("sweep: ", trial.folder, " is done, with ", name, " ", before,
-                                                     ", and this sweep has ", name, " ", now, mend));
+                                                     ", and this sweep has ", name, " ", now, remedy));
     }
     return absl::OkStatus();
   }

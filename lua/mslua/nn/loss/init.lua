@@ -69,12 +69,17 @@ function Loss:construct(output, label)
   return #sums.shape == 0 and sums or ops.reduce_sum(sums, axes_from(sums, 1))
 end
 
---- A subclass. One that defines `rows`, and no construct of its own, is trained on these too.
+-- By the method that a loss is computed by, the construct that calls it.
+Loss.constructs = { rows = Loss.construct }
+
+--- A subclass. One that defines a method of `constructs`, and no construct of its own, is trained on that method.
 function Loss:extend(name)
   local sub = Cell.extend(self, name)
   getmetatable(sub).__newindex = function(class, key, v)
     rawset(class, key, v)
-    if key == "rows" and rawget(class, "construct") == nil then rawset(class, "construct", Loss.construct) end
+    if class.constructs[key] and rawget(class, "construct") == nil then
+      rawset(class, "construct", class.constructs[key])
+    end
   end
   return sub
 end
@@ -158,19 +163,7 @@ function Elementwise:construct(output, label)
   return self:reduce(self:each(output, label))
 end
 
---- A subclass. One that defines `each`, and no construct of its own, is trained on it too.
-function Elementwise:extend(name)
-  local sub = Loss.extend(self, name)
-  local meta = getmetatable(sub)
-  local define = meta.__newindex
-  function meta.__newindex(class, key, v)
-    define(class, key, v)
-    if key == "each" and rawget(class, "construct") == nil then
-      rawset(class, "construct", Elementwise.construct)
-    end
-  end
-  return sub
-end
+Elementwise.constructs = { rows = Loss.construct, each = Elementwise.construct }
 
 --- Losses of two outputs, which a network gives in a table: a subclass defines each(x1, x2, label), which says what it
 --- expects where one is missing.
