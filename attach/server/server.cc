@@ -22,7 +22,7 @@ namespace {
 constexpr size_t kPacketBytes = (64 << 10) + kControlHeaderBytes;
 constexpr size_t kPartBytes = 48 << 10;
 constexpr size_t kMaxQueued = 8 << 20;
-constexpr int kWaitingClients = 16;  // not yet proven
+constexpr int kWaitingClients = 16;                         // not yet proven
 constexpr absl::Duration kPause = absl::Milliseconds(100);  // without descriptors to accept with
 
 std::string Nonce() {

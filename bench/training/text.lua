@@ -1,11 +1,10 @@
--- A language model on random batches in memory, `batches` an epoch: nanoGPT's network for a CPU, or with other sizes
--- GPT-2; BERT; Llama. A checkpoint is saved each `save_every` steps; 0: none is.
+-- A language model on one random batch in memory: nanoGPT's network for a CPU, or with other sizes GPT-2; BERT; Llama.
+-- A checkpoint is saved each `save_every` steps; 0: none is.
 local ms = require "mslua"
 local nn = ms.nn
 
 local p = ms.params {
-  network = "gpt", vocab = 65, layers = 4, heads = 4, dim = 128, block = 64, batch_size = 12, batches = 1,
-  save_every = 0,
+  network = "gpt", vocab = 65, layers = 4, heads = 4, dim = 128, block = 64, batch_size = 12, save_every = 0,
   presets = {
     gpt2 = { vocab = 50257, layers = 12, heads = 12, dim = 768, block = 256, batch_size = 2 },
     bert = { network = "bert", vocab = 4096, dim = 256, block = 128, batch_size = 8 },
@@ -39,7 +38,7 @@ return ms.recipe {
   seed = 1,
   dataset = function()
     local x, y, token = {}, {}, 1
-    for i = 1, p.batch_size * p.batches do
+    for i = 1, p.batch_size do
       x[i], y[i] = {}, {}
       for j = 1, p.block do
         x[i][j], token = token, (token * 75 + 74) % 65537 % p.vocab
