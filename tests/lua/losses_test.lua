@@ -144,6 +144,10 @@ check.case("HingeEmbeddingLoss and SoftMarginLoss", function()
   check_loss(function(r) return nn.SoftMarginLoss(r) end, { out, signs },
     { 0.47407698418, 0.126928011043, 0.313261687518, 0.69314718056, 0.0485873515737, 0.313261687518 })
   check_gradient("HingeEmbeddingLoss", function(x_) return nn.HingeEmbeddingLoss()(x_, signs) end, { out })
+  -- 0 is no label.
+  local losses = nn.HingeEmbeddingLoss(1, "none")(out, f64 { { 1, 0, 1 }, { 0.5, 1, -1 } }):totable()
+  check.equal({ losses[1][1], losses[1][2] ~= losses[1][2], losses[2][1] ~= losses[2][1], losses[2][3] },
+    { 0.5, true, true, 2 })
   check_gradient("SoftMarginLoss", function(x_) return nn.SoftMarginLoss()(x_, signs) end, { out })
 end)
 
@@ -465,6 +469,8 @@ check.case("CosineEmbeddingLoss", function()
   check_gradient("CosineEmbeddingLoss", function(x_, y_) return nn.CosineEmbeddingLoss(0.25)(x_, y_, label) end,
     { a, b })
   check.equal(nn.CosineEmbeddingLoss()(a * 0, b, label):item(), 1 / 3)
+  local unknown = nn.CosineEmbeddingLoss(0, "none")(a, b, label * 0):totable()
+  check.equal(unknown[1] ~= unknown[1], true)
   check.fails_here("expected two tensors and a label", function() nn.CosineEmbeddingLoss()(a, b) end)
 end)
 

@@ -12,7 +12,7 @@ local bind = args.signature("CosineEmbeddingLoss", {
 })
 
 --- 1 - cos(a, b) where the label is 1, max(0, cos(a, b) - margin) where it is -1, of vectors a and b, [n, size], and
---- labels [n]. A network gives both vectors in a table. (margin = 0, reduction = "mean")
+--- labels [n]; NaN for another label. A network gives both vectors in a table. (margin = 0, reduction = "mean")
 function CosineEmbeddingLoss:init(...)
   local a = bind(...)
   self.margin, self.reduction = a.margin, a.reduction
@@ -34,7 +34,7 @@ function CosineEmbeddingLoss:each(a, b, label)
   rows[#rows] = nil
   loss.check_shape("CosineEmbeddingLoss", label, rows, a)
   local cos = cosine(loss.wide(a), loss.wide(b))
-  return ops.select(ops.greater(label, 0), 1 - cos, ops.maximum(cos - self.margin, 0))
+  return loss.by_sign(label, 1 - cos, ops.maximum(cos - self.margin, 0))
 end
 
 return CosineEmbeddingLoss

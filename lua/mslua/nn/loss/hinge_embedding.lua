@@ -9,14 +9,15 @@ local bind = args.signature("HingeEmbeddingLoss", {
   loss.reduction "mean",
 })
 
---- The output x, a distance, where the label is 1, max(0, margin - x) where it is -1. (margin = 1, reduction = "mean")
+--- The output x, a distance, where the label is 1, max(0, margin - x) where it is -1; NaN for another label.
+--- (margin = 1, reduction = "mean")
 function HingeEmbeddingLoss:init(...)
   local a = bind(...)
   self.margin, self.reduction = a.margin, a.reduction
 end
 
 function HingeEmbeddingLoss:each(output, label)
-  return ops.select(ops.greater(label, 0), output, ops.maximum(self.margin - output, 0))
+  return loss.by_sign(label, output, ops.maximum(self.margin - output, 0))
 end
 
 return HingeEmbeddingLoss

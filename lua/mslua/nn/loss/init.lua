@@ -181,6 +181,11 @@ function OfPair:rows(output, label)
   return M.over_rows(self:each(output[1], output[2], label), self.reduction)
 end
 
+--- alike where the label is 1, apart where it is -1, NaN for another label: tensors of one shape.
+function M.by_sign(label, alike, apart)
+  return ops.select(ops.equal(label, 1), alike, ops.select(ops.equal(label, -1), apart, 0 / 0))
+end
+
 -- The sizes above 1, and 0, as a text.
 local function above_one(shape)
   local sizes = {}
