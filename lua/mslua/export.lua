@@ -90,6 +90,22 @@ local function graphs_of(columns, model)
   return graphs
 end
 
+-- The tokenizer's files lie beside the model. Those of another one stay as they are.
+local function check_beside(tokenizer, folder)
+  for _, wanted in ipairs(tokenizer:contents()) do
+    local path = folder .. "/" .. wanted.name
+    local file = io.open(path, "rb")
+    if file then
+      local same = file:read "*a" == wanted.content
+      file:close()
+      if not same then
+        errors.fail("export: %s belongs to another tokenizer than the recipe's; write the model into another folder, "
+          .. "or remove the file", path)
+      end
+    end
+  end
+end
+
 --- Writes the file; gives the exit code.
 ---@param recipe mslua.Recipe
 ---@param model mslua.Model
@@ -106,13 +122,14 @@ function M.run(recipe, model, load)
     local found, made = pcall(function() return recipe:make_dataset "eval_dataset" or recipe:make_dataset "dataset" end)
     base = found and made or nil
   end
+  local tokenizer, folder = recipe.tokenizer and recipe:make_tokenizer(), path:match "^(.*)/" or "."
+  if tokenizer then check_beside(tokenizer, folder) end
   local graphs, step = graphs_of(columns, model), load()
   local count, bytes = core.export_onnx {
     graph = graphs[1], other = graphs[2], path = path, dtype = dtype_flag[core.options.dtype],
     metadata = metadata_of(recipe, base, step),
   }
-  local tokenizer = recipe.tokenizer and recipe:make_tokenizer()
-  if tokenizer then tokenizer:save(path:match "^(.*)/" or ".") end
+  if tokenizer then tokenizer:save(folder) end
   print(("%s: %d operators, %.2f MiB of weights%s"):format(path, count, bytes / 2 ^ 20,
     tokenizer and "; the tokenizer's files are beside it" or ""))
   return 0

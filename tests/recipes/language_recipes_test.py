@@ -133,6 +133,10 @@ def bert():
           says="the tokenizer's files are beside it")
     with open("exported/tokenizer.json") as f, open("bert/tokenizer.json") as g:
         assert f.read() == g.read()
+    put("other/tokenizer.json", "{}")
+    smoke("export", "bert_classify", "other/sorted.onnx", "data_path=news", "--ckpt", "sorted", code=2,
+          says="export: other/tokenizer.json belongs to another tokenizer than the recipe's")
+    assert os.listdir("other") == ["tokenizer.json"]
     smoke("train", "bert_classify", "data_path=news", "weights=bert", "dim=64", code=2,
           says="dim is 64 in the network and")
     put("bad/train.csv", '"1","a","b"\n"7","c","d"\n')
