@@ -1,5 +1,9 @@
+#include <algorithm>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "core/base/number.h"
+#include "core/base/parallel_for.h"
 #include "core/kernels/strided_copy.h"
 #include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
@@ -7,6 +11,8 @@
 
 namespace mslua {
 namespace {
+
+constexpr int64_t kGrain = 16384;  // elements that are worth a thread
 
 // The padding of dimension d. Lists that are empty are zeros.
 struct Padding {
@@ -66,24 +72,80 @@ std::vector<Value> PadGrad(GradContext& c) {
   return {c.g.Op("strided_slice", {c.dy[0]}, {{"begin", begin}, {"end", end}, {"strides", strides}})};
 }
 
+// Writes each element once, row after row: a row is the result's last padded dimension `last` with all that follow it.
+template <class T>
+void WritePadded(const Attrs& attrs, const Shape& x_shape, const T* x, const Shape& y_shape, size_t last, T value,
+                 T* y) {
+  const Shape strides = RowMajorStrides(x_shape);
+  std::vector<Padding> paddings;
+  for (size_t d = 0; d <= last; ++d) paddings.push_back(PaddingOf(attrs, d));
+  const Padding& p = paddings[last];
+  const int64_t inner = strides[last], size = x_shape[last], row = y_shape[last] * inner;
+  const int64_t rows = NumElements(absl::MakeConstSpan(y_shape).first(last));
+  ParallelFor(rows, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, row)), [&](int64_t begin, int64_t end) {
+    Shape at(last, 0);  // the row's place
+    for (int64_t d = static_cast<int64_t>(last) - 1, rest = begin; d >= 0; --d) {
+      at[d] = rest % y_shape[d];
+      rest /= y_shape[d];
+    }
+    for (T *to = y + begin * row, *stop = y + end * row; to != stop;) {
+      bool inside = true;
+      int64_t offset = 0;
+      for (size_t d = 0; d < last; ++d) {
+        const int64_t place = at[d] - paddings[d].low, each = paddings[d].interior + 1;
+        inside &= place >= 0 && place < x_shape[d] * each && (each == 1 || place % each == 0);
+        offset += (each == 1 ? place : place / each) * strides[d];
+      }
+      if (!inside || size == 0) {
+        to = std::fill_n(to, row, value);
+      } else {
+        to = std::fill_n(to, p.low * inner, value);
+        if (p.interior == 0) {
+          to = std::copy_n(x + offset, size * inner, to);
+        } else {
+          for (int64_t i = 0; i < size; ++i) {
+            if (i > 0) to = std::fill_n(to, p.interior * inner, value);
+            to = std::copy_n(x + offset + i * inner, inner, to);
+          }
+        }
+        to = std::fill_n(to, p.high * inner, value);
+      }
+      for (int64_t d = static_cast<int64_t>(last) - 1; d >= 0 && ++at[d] == y_shape[d]; --d) at[d] = 0;
+    }
+  });
+}
+
 Status PadReference(const OpCall& c) {
   const TensorType &x = c.inputs[0].type, &y = c.outputs[0].type;
-  const int64_t size = SizeOf(x.dtype);
-  Shape to = RowMajorStrides(y.shape);
-  int64_t at = 0;
-  bool any = false;
-  for (size_t d = 0; d < to.size(); ++d) {
-    const Padding p = PaddingOf(c.attrs, d);
-    any |= !p.none();
-    at += p.low * to[d];
-    to[d] *= p.interior + 1;
+  if (y.elements() == 0) return absl::OkStatus();
+  size_t padded = y.shape.size();  // the last padded dimension
+  for (size_t d = 0; d < y.shape.size(); ++d) {
+    if (!PaddingOf(c.attrs, d).none()) padded = d;
   }
-  if (any) {
-    char value[8];
-    StoreDouble(y.dtype, value, 0, c.attrs.Float("value"));
-    Fill(size, y.elements(), value, c.outputs[0].data);
+  if (padded == y.shape.size()) {
+    StridedCopy(SizeOf(x.dtype), x.shape, c.inputs[0].data, RowMajorStrides(x.shape), c.outputs[0].data,
+                RowMajorStrides(y.shape));
+    return absl::OkStatus();
   }
-  StridedCopy(size, x.shape, c.inputs[0].data, RowMajorStrides(x.shape), c.outputs[0].as<char>() + at * size, to);
+  const auto write = [&](auto zero) {
+    using T = decltype(zero);
+    T value;
+    StoreDouble(y.dtype, &value, 0, c.attrs.Float("value"));
+    WritePadded(c.attrs, x.shape, c.inputs[0].as<T>(), y.shape, padded, value, c.outputs[0].as<T>());
+  };
+  switch (SizeOf(x.dtype)) {
+    case 1:
+      write(uint8_t{});
+      break;
+    case 2:
+      write(uint16_t{});
+      break;
+    case 4:
+      write(uint32_t{});
+      break;
+    default:
+      write(uint64_t{});
+  }
   return absl::OkStatus();
 }
 
