@@ -36,23 +36,37 @@ struct Rows {
 
 constexpr int64_t kGrain = 16384;  // elements that are worth a thread
 
+// The rows [begin, end) of the result, of `bytes` bytes each; kBytes: the same number, or 0.
+template <int64_t kBytes>
+void CopyRows(const Rows& r, const TensorView& indices, const char* table, int64_t bytes, int64_t begin, int64_t end,
+              char* y) {
+  const int64_t row_bytes = kBytes > 0 ? kBytes : bytes;
+  int64_t i = begin % r.count;
+  table += begin / r.count * r.rows * row_bytes;
+  for (char *out = y + begin * row_bytes, *stop = y + end * row_bytes; out != stop; out += row_bytes) {
+    const int64_t row = IndexAt(indices, i) - r.begin;
+    if (row >= 0 && row < r.rows)
+      std::memcpy(out, table + row * row_bytes, static_cast<size_t>(row_bytes));
+    else
+      std::memset(out, 0, static_cast<size_t>(row_bytes));
+    if (++i < r.count) continue;
+    i = 0;
+    table += r.rows * row_bytes;
+  }
+}
+
 Status GatherRows(const OpCall& c) {
   const Rows r(c.attrs, c.inputs[0].type.shape, c.inputs[1].type);
   RETURN_IF_ERROR(CheckIndices(c.inputs[1], r.all, "indices"));
+  if (c.outputs[0].type.elements() == 0) return absl::OkStatus();
   const int64_t row_bytes = r.inner * SizeOf(c.inputs[0].type.dtype);
-  const char* table = c.inputs[0].as<char>();
-  char* y = c.outputs[0].as<char>();
-  ParallelFor(r.outer * r.count, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, r.inner)),
-              [&](int64_t begin, int64_t end) {
-                for (int64_t t = begin; t < end; ++t) {
-                  const int64_t row = IndexAt(c.inputs[1], t % r.count) - r.begin;
-                  char* out = y + t * row_bytes;
-                  if (row >= 0 && row < r.rows)
-                    std::memcpy(out, table + (t / r.count * r.rows + row) * row_bytes, static_cast<size_t>(row_bytes));
-                  else
-                    std::memset(out, 0, static_cast<size_t>(row_bytes));
-                }
-              });
+  const auto copy = row_bytes == 2   ? CopyRows<2>
+                    : row_bytes == 4 ? CopyRows<4>
+                    : row_bytes == 8 ? CopyRows<8>
+                                     : CopyRows<0>;
+  ParallelFor(r.outer * r.count, std::max<int64_t>(1, kGrain / r.inner), [&](int64_t begin, int64_t end) {
+    copy(r, c.inputs[1], c.inputs[0].as<char>(), row_bytes, begin, end, c.outputs[0].as<char>());
+  });
   return absl::OkStatus();
 }
 
