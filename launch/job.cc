@@ -446,14 +446,16 @@ Status Job::MeetAt(const Endpoint& scheduler, const std::string& node_id) {
     _exit(kExitOk);
   }
   if (!membership.ok()) return membership.status();
-  membership_ = std::move(*membership);
-  rank_ = met_as_ = membership_->rank();
-  size_ = membership_->size();
-  epoch_ = membership_->epoch();
   {
     std::lock_guard<std::mutex> lock(mutex_);
+    membership_ = std::move(*membership);
+    rank_ = met_as_ = membership_->rank();
+    size_ = membership_->size();
+    epoch_ = membership_->epoch();
     job_ = membership_->job();
+    met_ = true;
   }
+  changed_.notify_all();
   hosts_.clear();
   for (const RankAddress& peer : membership_->peers()) hosts_.push_back(peer.host);
   return absl::OkStatus();
@@ -670,8 +672,12 @@ void Job::SayCause(const Status& why) const {
   if (write(2, text.data(), text.size()) < 0) return;
 }
 
-// On the membership's thread.
+// On the membership's thread, which may be here before MeetAt has taken over what the scheduler said.
 void Job::OnOver(const Status& why) {
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [this] { return met_; });
+  }
   if (MayStartAgain(CauseOf(why).exit_code)) KeepImages();
   if (StartsAgain(why)) {
     const std::string text = absl::StrCat("mslua: ", PrintableMessage(why.message()), ": starting again\n");

@@ -205,6 +205,7 @@ class Job {
   std::condition_variable changed_;
   Status over_;
   std::string job_;        // once met
+  bool met_ = false;       // the job's identity is known: rank_, size_, epoch_ and job_
   bool finished_ = false;  // the main thread ends the process itself
 };
 
