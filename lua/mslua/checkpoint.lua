@@ -215,8 +215,10 @@ local function texts_of(wrong)
   return texts
 end
 
--- Everything that does not fit, as one error.
-local function check_fit(found)
+local PARTIAL = " (strict_load = false loads what fits)"
+
+-- Everything that does not fit, as one error. `from`: whose values they are; `hint`: what the caller can do.
+local function check_fit(found, from, hint)
   local problems = {}
   local function add(text, list)
     if #list > 0 then problems[#problems + 1] = text:format(listed(list)) end
@@ -230,8 +232,7 @@ local function check_fit(found)
     core.options.ranks)
   add(lost_text, found.lost)
   if #problems == 0 then return end
-  errors.fail("load_param_into_net: %s (%s loads what fits)", table.concat(problems, "; "),
-    core.options.verb == "eval" and "--partial" or "strict_load = false")
+  errors.fail("%s: %s%s", from, table.concat(problems, "; "), hint)
 end
 
 -- Without strict_load: a float of another type is converted, the rest stays as it is, and all is said, of each load.
@@ -271,15 +272,15 @@ local function restore(opt, values, strict, parameters)
   return opt:restore_state(values, strict, parameters)
 end
 
--- load_param_into_net of the values of `from`, which begins messages.
-function load_into(net, values, strict, from)
+-- load_param_into_net of the values of `from`, which begins messages. `hint`: ends those of what does not fit.
+function load_into(net, values, strict, from, hint)
   if class.is(net, optimizers.Optimizer) then return restore(net, values, strict), {} end
   local found = fit(net:get_parameters(), values)
   if #found.taken + #found.wrong == 0 then
     errors.fail("%s: no name in common: the network has %s, the checkpoint %s", from, found.missing[1] or "none",
       found.unused[1] or "none")
   end
-  if strict then check_fit(found) else settle_partial(found, from) end
+  if strict then check_fit(found, from, hint or PARTIAL) else settle_partial(found, from) end
   if #found.older > 0 then
     notice("note: load_param_into_net: the checkpoint is of an older version and has other names: "
       .. listed(found.older))
@@ -308,6 +309,16 @@ function M.start_from(network, values, path)
   end
   load_into(network, values, false, path)
 end
+
+--- Gives a network the weights of `path`: all that it has, or with `partial` what fits. `hint`: ends the error of
+--- weights that do not fit.
+---@param network Cell
+---@param values table<string, Tensor>
+---@param path string
+---@param partial boolean?
+---@param hint string
+---@package
+function M.give(network, values, path, partial, hint) load_into(network, values, not partial, path, hint) end
 
 --- Gives the parameters of a network the values of their names. What only one side has, or has with another shape or
 --- dtype, is an error that lists it, before any parameter changes; an optimizer's state in a checkpoint is neither

@@ -50,7 +50,7 @@ local function network_of(from)
   if recipe.weights and #LoRA.cells(net) > 0 then pretrained.load_into(net, recipe.weights) end
   local values, unsaved = core.load_checkpoint(from)
   use_averages(values)
-  checkpoint.load_param_into_net(net, values)
+  checkpoint.give(net, values, from, false, "")
   core.compare_unsaved(unsaved, net:get_parameters(), from)
   return net
 end

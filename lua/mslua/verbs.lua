@@ -343,7 +343,8 @@ local function load_weights(recipe, network)
   if checkpoint.use_averages(values) and core.speaks() then
     io.stderr:write(("mslua: %s: the averages of the parameters (train.ema)\n"):format(flags.verb))
   end
-  checkpoint.load_param_into_net(network, values, not flags.partial)
+  checkpoint.give(network, values, path, flags.partial, flags.verb == "eval" and " (--partial loads what fits)"
+    or "; give the key=value overrides of the training")
   core.compare_unsaved(unsaved, network:get_parameters(), path)
   return step
 end
