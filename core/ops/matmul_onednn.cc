@@ -5,6 +5,7 @@
 #include "core/kernels/amx/tile_bilinear.h"
 #include "core/kernels/onednn/onednn.h"
 #include "core/kernels/select/bilinear_guard.h"
+#include "core/kernels/simd/panel_kernel.h"
 #include "core/kernels/simd/partial_sums.h"
 #include "core/kernels/simd/small_matmul.h"
 
@@ -79,9 +80,13 @@ class FewRowsKernel : public Kernel {
 };
 
 // `result`: f32 or the operands' type.
-StatusOr<std::unique_ptr<Kernel>> MakeWhole(const MatrixProduct& p, DType t, DType result) {
+using MakeProduct = StatusOr<std::unique_ptr<Kernel>> (*)(const MatrixProduct& p, DType t, DType result);
+
+StatusOr<std::unique_ptr<Kernel>> MakeByOneDnn(const MatrixProduct& p, DType t, DType result) {
   return MakeGuarded(Bilinear::Of(p, t, result), OneDnnWays(t));
 }
+
+StatusOr<std::unique_ptr<Kernel>> MakeByPanels(const MatrixProduct& p, DType, DType) { return MakePanelKernel(p); }
 
 // While it lives, primitives are made for the thread that calls them alone.
 class OneThread {
@@ -106,7 +111,8 @@ class RowsKernel : public Kernel {
     return s.k * s.n <= kShared;
   }
 
-  static StatusOr<std::unique_ptr<Kernel>> Make(const MatrixProduct& s, DType t, int64_t threads) {
+  // `make`: a share's kernel.
+  static StatusOr<std::unique_ptr<Kernel>> Make(const MatrixProduct& s, DType t, int64_t threads, MakeProduct make) {
     auto kernel = std::make_unique<RowsKernel>();
     kernel->sums_ = s.transpose_a;
     kernel->elements_ = s.m * s.n;
@@ -118,7 +124,7 @@ class RowsKernel : public Kernel {
       Share share;
       MatrixProduct part = s;
       (s.transpose_a ? part.k : part.m) = last - first;
-      ASSIGN_OR_RETURN(share.kernel, MakeWhole(part, t, kernel->sums_ ? DType::kF32 : t));
+      ASSIGN_OR_RETURN(share.kernel, make(part, t, kernel->sums_ ? DType::kF32 : t));
       share.a = first * (s.transpose_a ? s.m : s.k) * SizeOf(t);
       share.b = kernel->sums_ ? first * s.n * SizeOf(t) : 0;
       share.y = kernel->sums_ ? i * kernel->elements_ * SizeOf(DType::kF32) : first * s.n * SizeOf(t);
@@ -173,12 +179,12 @@ class RowsKernel : public Kernel {
   int64_t scratch_ = 0, parts_ = 0;  // bytes
 };
 
-StatusOr<std::unique_ptr<Kernel>> MakeOneDnn(const OpSpec& spec) {
+StatusOr<std::unique_ptr<Kernel>> MakeInShares(const OpSpec& spec, MakeProduct make) {
   const MatrixProduct s = ProductOf(spec).product;
   const DType t = spec.outputs[0].dtype;
   const int64_t threads = ComputeThreads();
-  if (RowsKernel::Supports(s, threads)) return RowsKernel::Make(s, t, threads);
-  return MakeWhole(s, t, t);
+  if (RowsKernel::Supports(s, threads)) return RowsKernel::Make(s, t, threads, make);
+  return make(s, t, t);
 }
 
 }  // namespace
@@ -217,11 +223,19 @@ FastKernel FewRowsMatmulKernel() {
           }};
 }
 
+FastKernel PanelMatmulKernel() {
+  const auto supports = [](const OpSpec& spec) {
+    return spec.outputs[0].dtype == DType::kF32 && !onednn::HasVectorsOf512() && __builtin_cpu_supports("avx2") &&
+           PanelsAreFaster(ProductOf(spec).product);
+  };
+  return {"panels", supports, [](const OpSpec& spec) { return MakeInShares(spec, MakeByPanels); }};
+}
+
 FastKernel OneDnnMatmulKernel() {
   const auto supports = [](const OpSpec& spec) {
     return onednn::Supports(spec.outputs[0].dtype) && spec.outputs[0].elements() > 0 && spec.inputs[0].elements() > 0;
   };
-  return {"onednn", supports, MakeOneDnn};
+  return {"onednn", supports, [](const OpSpec& spec) { return MakeInShares(spec, MakeByOneDnn); }};
 }
 
 }  // namespace mslua

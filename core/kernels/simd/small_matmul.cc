@@ -31,14 +31,12 @@ HWY_INLINE void Tile(const SmallProduct& p, const T* a, const T* b, T* y, size_t
 // As many rows as leave registers for the operands: 32 registers with AVX-512, 16 without.
 template <int C, class T>
 HWY_INLINE void Columns(const SmallProduct& p, const T* a, const T* b, T* y, size_t last) {
-  constexpr int kRows = HWY_TARGET <= HWY_AVX3 ? (C == 4 ? 6 : 8) : 4;
+  constexpr int kRows = HWY_TARGET <= HWY_AVX3 && C < 4 ? 8 : 6;
   int64_t i = 0;
   for (; i + kRows <= p.m; i += kRows) Tile<kRows, C>(p, a + i * p.a_row, b, y + i * p.y_row, last);
-  if constexpr (kRows > 4) {
-    if (i + 4 <= p.m) {
-      Tile<4, C>(p, a + i * p.a_row, b, y + i * p.y_row, last);
-      i += 4;
-    }
+  if (i + 4 <= p.m) {
+    Tile<4, C>(p, a + i * p.a_row, b, y + i * p.y_row, last);
+    i += 4;
   }
   a += i * p.a_row;
   y += i * p.y_row;

@@ -1,0 +1,180 @@
+#include "core/kernels/simd/panel_matmul.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/base/round_up.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/kernels/simd/panel_matmul.cc"
+// foreach_target.h first: it includes this file once for each instruction set.
+// clang-format off
+#include "hwy/foreach_target.h"
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+#include "core/kernels/simd/simd-inl.h"
+#include "core/kernels/simd/transpose_square-inl.h"
+// clang-format on
+
+#ifndef MSLUA_PANEL_MATMUL_SIZES
+#define MSLUA_PANEL_MATMUL_SIZES
+namespace mslua {
+namespace {
+
+// A tile of y: rows, and the columns of two of the widest vectors.
+constexpr int64_t kTileRows = 6;
+constexpr int64_t kMostColumns = 32;
+// A panel of b, kDepth of its rows, stays in the first-level cache; a block of a, kRows of its rows, in the second.
+constexpr int64_t kDepth = 256;
+constexpr int64_t kRows = 16 * kTileRows;
+constexpr int64_t kColumns = 1024;  // of b that are copied at once
+
+}  // namespace
+}  // namespace mslua
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace mslua {
+namespace HWY_NAMESPACE {
+
+constexpr int64_t kLanes = HWY_LANES(float), kWidth = 2 * kLanes;  // columns of a tile
+
+// A panel: kCount numbers of each of `depth` rows, side by side, zeros past the first `real`. The source is dense along
+// these numbers.
+template <int64_t kCount>
+HWY_INLINE void CopyAcross(const float* from, int64_t row, int64_t depth, int64_t real, float* to) {
+  if (real == kCount) {
+    for (int64_t l = 0; l < depth; ++l) std::memcpy(to + l * kCount, from + l * row, kCount * sizeof(float));
+    return;
+  }
+  for (int64_t l = 0; l < depth; ++l) {
+    for (int64_t i = 0; i < kCount; ++i) to[l * kCount + i] = i < real ? from[l * row + i] : 0;
+  }
+}
+
+// The same of a source that is dense along the depth; `row` is from one of the `real` numbers to the next.
+template <int64_t kCount>
+HWY_INLINE void CopyAlong(const float* from, int64_t row, int64_t depth, int64_t real, float* to) {
+  int64_t i = 0;
+  for (; i + 4 <= real; i += 4) {
+    const float* const four = from + i * row;
+    int64_t l = 0;
+    for (; l + 4 <= depth; l += 4) TransposeSquare(four + l, row, to + l * kCount + i, kCount);
+    for (; l < depth; ++l) {
+      for (int64_t r = 0; r < 4; ++r) to[l * kCount + i + r] = four[r * row + l];
+    }
+  }
+  for (; i < kCount; ++i) {
+    for (int64_t l = 0; l < depth; ++l) to[l * kCount + i] = i < real ? from[i * row + l] : 0;
+  }
+}
+
+template <int64_t kCount>
+HWY_INLINE void CopyPanel(const float* from, int64_t across, int64_t along, int64_t depth, int64_t real, float* to) {
+  if (across == 1)
+    CopyAcross<kCount>(from, along, depth, real, to);
+  else
+    CopyAlong<kCount>(from, across, depth, real, to);
+}
+
+// y's tile [rows, columns] = the product of two panels, or `adds` it.
+HWY_INLINE void TileOfPanels(const float* a, const float* b, int64_t depth, bool adds, int64_t rows, int64_t columns,
+                             int64_t y_row, float* y) {
+  const F32 d;
+  for (int64_t r = 0; r < rows; ++r) {
+    hwy::Prefetch(y + r * y_row);
+    hwy::Prefetch(y + r * y_row + columns - 1);
+  }
+  V32 sum[kTileRows][2];
+  HWY_UNROLL(6)
+  for (int64_t r = 0; r < kTileRows; ++r) sum[r][0] = sum[r][1] = hn::Zero(d);
+  HWY_UNROLL(2)
+  for (int64_t l = 0; l < depth; ++l) {
+    const V32 b0 = hn::Load(d, b + l * kWidth), b1 = hn::Load(d, b + l * kWidth + kLanes);
+    HWY_UNROLL(6)
+    for (int64_t r = 0; r < kTileRows; ++r) {
+      const V32 x = hn::Set(d, a[l * kTileRows + r]);
+      sum[r][0] = hn::MulAdd(x, b0, sum[r][0]);
+      sum[r][1] = hn::MulAdd(x, b1, sum[r][1]);
+    }
+  }
+  if (rows == kTileRows && columns == kWidth) {
+    HWY_UNROLL(6)
+    for (int64_t r = 0; r < kTileRows; ++r) {
+      float* const to = y + r * y_row;
+      if (adds) {
+        sum[r][0] = hn::Add(sum[r][0], hn::LoadU(d, to));
+        sum[r][1] = hn::Add(sum[r][1], hn::LoadU(d, to + kLanes));
+      }
+      hn::StoreU(sum[r][0], d, to);
+      hn::StoreU(sum[r][1], d, to + kLanes);
+    }
+    return;
+  }
+  HWY_ALIGN float tile[kTileRows * kWidth];
+  HWY_UNROLL(6)
+  for (int64_t r = 0; r < kTileRows; ++r) {
+    hn::Store(sum[r][0], d, tile + r * kWidth);
+    hn::Store(sum[r][1], d, tile + r * kWidth + kLanes);
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < columns; ++c) {
+      float& to = y[r * y_row + c];
+      to = adds ? to + tile[r * kWidth + c] : tile[r * kWidth + c];
+    }
+  }
+}
+
+void Product(const PanelProduct& p, const float* a, const float* b, float* y, float* a_panels, float* b_panels) {
+  for (int64_t j0 = 0; j0 < p.n; j0 += kColumns) {
+    const int64_t columns = std::min(kColumns, p.n - j0);
+    for (int64_t l0 = 0; l0 < p.k; l0 += kDepth) {
+      const int64_t depth = std::min(kDepth, p.k - l0);
+      for (int64_t j = 0; j < columns; j += kWidth) {
+        CopyPanel<kWidth>(b + l0 * p.b_row + (j0 + j) * p.b_column, p.b_column, p.b_row, depth,
+                          std::min(kWidth, columns - j), b_panels + j * depth);
+      }
+      for (int64_t i0 = 0; i0 < p.m; i0 += kRows) {
+        const int64_t rows = std::min(kRows, p.m - i0);
+        for (int64_t i = 0; i < rows; i += kTileRows) {
+          CopyPanel<kTileRows>(a + (i0 + i) * p.a_row + l0 * p.a_column, p.a_row, p.a_column, depth,
+                               std::min(kTileRows, rows - i), a_panels + i * depth);
+        }
+        for (int64_t j = 0; j < columns; j += kWidth) {
+          for (int64_t i = 0; i < rows; i += kTileRows) {
+            TileOfPanels(a_panels + i * depth, b_panels + j * depth, depth, l0 > 0, std::min(kTileRows, rows - i),
+                         std::min(kWidth, columns - j), p.y_row, y + (i0 + i) * p.y_row + j0 + j);
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mslua
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mslua {
+namespace {
+
+HWY_EXPORT(Product);
+
+int64_t DepthOf(const PanelProduct& p) { return std::min(kDepth, p.k); }
+int64_t LeftFloats(const PanelProduct& p) { return RoundUp(RoundUp(std::min(kRows, p.m), kTileRows) * DepthOf(p), 16); }
+
+}  // namespace
+
+int64_t PanelBytes(const PanelProduct& p) {
+  const int64_t right = RoundUp(std::min(kColumns, p.n), kMostColumns) * DepthOf(p);
+  return (LeftFloats(p) + right) * static_cast<int64_t>(sizeof(float));
+}
+
+void PanelMatmul(const PanelProduct& p, const float* a, const float* b, float* y, void* panels) {
+  float* const left = static_cast<float*>(panels);
+  HWY_DYNAMIC_DISPATCH(Product)(p, a, b, y, left, left + LeftFloats(p));
+}
+
+}  // namespace mslua
+#endif  // HWY_ONCE
