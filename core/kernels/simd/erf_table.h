@@ -5,7 +5,7 @@ namespace mslua {
 
 // erf(x) / x on [0, 4) in pieces of equal width, each by its polynomial in how far into the piece x is: 0 to 1.
 struct alignas(64) ErfTable {
-  static constexpr int kPieces = 32, kDegree = 4;
+  static constexpr int kPieces = 8, kDegree = 7;
 
   ErfTable();
 

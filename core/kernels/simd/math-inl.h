@@ -104,11 +104,13 @@ HWY_INLINE V32 Expm1(V32 x) {
 
 HWY_INLINE V32 Tanh(V32 x) { return hn::IfThenElse(hn::Eq(x, x), hn::Tanh(F32(), x), x); }
 
-// table[index], each index below ErfTable::kPieces.
+// table[index], each index below ErfTable::kPieces: a permutation takes less time than a gather.
 HWY_INLINE V32 LookUp(const float* table, hn::Vec<hn::RebindToSigned<F32>> index) {
+  static_assert(ErfTable::kPieces == 8, "a table is a vector of 256 bits");
 #if HWY_TARGET <= HWY_AVX3
-  static_assert(ErfTable::kPieces == 32, "a table is two vectors");
-  return V32{_mm512_permutex2var_ps(_mm512_load_ps(table), index.raw, _mm512_load_ps(table + 16))};
+  return V32{_mm512_permutexvar_ps(index.raw, _mm512_castps256_ps512(_mm256_load_ps(table)))};
+#elif HWY_TARGET == HWY_AVX2
+  return V32{_mm256_permutevar8x32_ps(_mm256_load_ps(table), index.raw)};
 #else
   return hn::GatherIndex(F32(), table, index);
 #endif

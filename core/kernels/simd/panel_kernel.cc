@@ -78,7 +78,7 @@ class PanelKernel : public Kernel {
 }  // namespace
 
 bool PanelsAreFaster(const MatrixProduct& p) {
-  constexpr int64_t kFew = 192, kShallow = 32;
+  constexpr int64_t kFew = 256, kShallow = 32;
   if (p.k < kShallow) return false;
   if (std::min(p.m, p.n) >= kFew) return true;
   const bool right_collides = !p.transpose_b && p.m >= 32 && p.n >= 512 && p.n % 512 == 0;
