@@ -86,7 +86,9 @@ StatusOr<std::unique_ptr<Kernel>> MakeByOneDnn(const MatrixProduct& p, DType t, 
   return MakeGuarded(Bilinear::Of(p, t, result), OneDnnWays(t));
 }
 
-StatusOr<std::unique_ptr<Kernel>> MakeByPanels(const MatrixProduct& p, DType, DType) { return MakePanelKernel(p); }
+StatusOr<std::unique_ptr<Kernel>> MakeByPanels(const MatrixProduct& p, DType t, DType result) {
+  return MakePanelKernel(p, t, result);
+}
 
 // While it lives, primitives are made for the thread that calls them alone.
 class OneThread {
@@ -225,7 +227,7 @@ FastKernel FewRowsMatmulKernel() {
 
 FastKernel PanelMatmulKernel() {
   const auto supports = [](const OpSpec& spec) {
-    return spec.outputs[0].dtype == DType::kF32 && !onednn::HasVectorsOf512() && __builtin_cpu_supports("avx2") &&
+    return onednn::Supports(spec.outputs[0].dtype) && !onednn::HasVectorsOf512() && __builtin_cpu_supports("avx2") &&
            PanelsAreFaster(ProductOf(spec).product);
   };
   return {"panels", supports, [](const OpSpec& spec) { return MakeInShares(spec, MakeByPanels); }};

@@ -10,9 +10,10 @@
 namespace mslua {
 namespace {
 
+template <class T>
 class PanelKernel : public Kernel {
  public:
-  explicit PanelKernel(const MatrixProduct& s) : s_(s) {
+  PanelKernel(const MatrixProduct& s, DType result) : s_(s), rounds_(result == DType::kBF16) {
     // Shares of a matrix are rows of the result, or columns where there are more of them.
     by_rows_ = s.m >= s.n;
     const int64_t size = by_rows_ ? s.m : s.n;
@@ -24,30 +25,21 @@ class PanelKernel : public Kernel {
     share_ = std::min(share_ > 0 ? share_ : size, size);
     shares_ = CeilDiv(size, share_);
     threads_ = std::min(threads_, s.batch * shares_);
-    PanelProduct most = ProductOf(0);
-    thread_bytes_ = RoundUp(PanelBytes(most), kAlignment);
+    const PanelProduct most = ProductOf(0);
+    panel_bytes_ = RoundUp(PanelBytes(most), kAlignment);
+    const int64_t sums = rounds_ ? most.m * most.n * static_cast<int64_t>(sizeof(float)) : 0;
+    thread_bytes_ = panel_bytes_ + RoundUp(sums, kAlignment);
   }
 
   int64_t scratch_bytes() const override { return threads_ * thread_bytes_; }
 
   Status Run(const Buffers& buffers) override {
-    const auto* a = static_cast<const float*>(buffers.inputs[0]);
-    const auto* b = static_cast<const float*>(buffers.inputs[1]);
-    auto* y = static_cast<float*>(buffers.outputs[0]);
     const int64_t tasks = s_.batch * shares_;
     ParallelFor(threads_, 1, [&](int64_t first, int64_t last) {
       for (int64_t t = first; t < last; ++t) {
-        void* const panels = static_cast<char*>(buffers.scratch) + t * thread_bytes_;
-        for (int64_t task = tasks * t / threads_; task < tasks * (t + 1) / threads_; ++task) {
-          const int64_t i = task / shares_, begin = task % shares_ * share_;
-          const PanelProduct p = ProductOf(task % shares_);
-          const float* left = a + i * s_.m * s_.k;
-          const float* right = b + i * s_.k * s_.n;
-          float* to = y + i * s_.m * s_.n;
-          (by_rows_ ? left : right) += begin * (by_rows_ ? p.a_row : p.b_column);
-          to += begin * (by_rows_ ? p.y_row : 1);
-          PanelMatmul(p, left, right, to, panels);
-        }
+        char* const scratch = static_cast<char*>(buffers.scratch) + t * thread_bytes_;
+        for (int64_t task = tasks * t / threads_; task < tasks * (t + 1) / threads_; ++task)
+          RunShare(task / shares_, task % shares_, buffers, scratch);
       }
     });
     return absl::OkStatus();
@@ -68,11 +60,28 @@ class PanelKernel : public Kernel {
     return p;
   }
 
+  void RunShare(int64_t matrix, int64_t share, const Buffers& buffers, char* scratch) const {
+    PanelProduct p = ProductOf(share);
+    const int64_t begin = share * share_;
+    const T* const a =
+        static_cast<const T*>(buffers.inputs[0]) + matrix * s_.m * s_.k + (by_rows_ ? begin * p.a_row : 0);
+    const T* const b =
+        static_cast<const T*>(buffers.inputs[1]) + matrix * s_.k * s_.n + (by_rows_ ? 0 : begin * p.b_column);
+    const int64_t at = matrix * s_.m * s_.n + (by_rows_ ? begin * s_.n : begin);
+    if (!rounds_) return PanelMatmul(p, a, b, static_cast<float*>(buffers.outputs[0]) + at, scratch);
+    auto* const sums = reinterpret_cast<float*>(scratch + panel_bytes_);
+    p.y_row = p.n;
+    PanelMatmul(p, a, b, sums, scratch);
+    BF16* const y = static_cast<BF16*>(buffers.outputs[0]) + at;
+    for (int64_t i = 0; i < p.m; ++i) RoundToBF16(sums + i * p.n, p.n, y + i * s_.n);
+  }
+
   const MatrixProduct s_;
+  const bool rounds_;  // the result is bf16
   bool by_rows_ = true;
   int64_t share_ = 0, shares_ = 1;  // rows or columns of a share, and shares of a matrix
   int64_t threads_ = 1;
-  int64_t thread_bytes_ = 0;
+  int64_t panel_bytes_ = 0, thread_bytes_ = 0;
 };
 
 }  // namespace
@@ -86,6 +95,9 @@ bool PanelsAreFaster(const MatrixProduct& p) {
   return right_collides || left_collides;
 }
 
-std::unique_ptr<Kernel> MakePanelKernel(const MatrixProduct& p) { return std::make_unique<PanelKernel>(p); }
+std::unique_ptr<Kernel> MakePanelKernel(const MatrixProduct& p, DType operands, DType result) {
+  if (operands == DType::kF32) return std::make_unique<PanelKernel<float>>(p, result);
+  return std::make_unique<PanelKernel<BF16>>(p, result);
+}
 
 }  // namespace mslua

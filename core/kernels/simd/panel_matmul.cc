@@ -41,36 +41,49 @@ constexpr int64_t kLanes = HWY_LANES(float), kWidth = 2 * kLanes;  // columns of
 
 // A panel: kCount numbers of each of `depth` rows, side by side, zeros past the first `real`. The source is dense along
 // these numbers.
-template <int64_t kCount>
-HWY_INLINE void CopyAcross(const float* from, int64_t row, int64_t depth, int64_t real, float* to) {
+template <int64_t kCount, class T>
+HWY_INLINE void CopyAcross(const T* from, int64_t row, int64_t depth, int64_t real, float* to) {
   if (real == kCount) {
-    for (int64_t l = 0; l < depth; ++l) std::memcpy(to + l * kCount, from + l * row, kCount * sizeof(float));
+    for (int64_t l = 0; l < depth; ++l) {
+      for (int64_t i = 0; i < kCount; ++i) to[l * kCount + i] = static_cast<float>(from[l * row + i]);
+    }
     return;
   }
   for (int64_t l = 0; l < depth; ++l) {
-    for (int64_t i = 0; i < kCount; ++i) to[l * kCount + i] = i < real ? from[l * row + i] : 0;
+    for (int64_t i = 0; i < kCount; ++i) to[l * kCount + i] = i < real ? static_cast<float>(from[l * row + i]) : 0;
   }
+}
+
+HWY_INLINE void TransposeFour(const float* from, int64_t row, float* to, int64_t to_row) {
+  TransposeSquare(from, row, to, to_row);
+}
+HWY_INLINE void TransposeFour(const BF16* from, int64_t row, float* to, int64_t to_row) {
+  HWY_ALIGN float square[4 * 4];
+  for (int64_t r = 0; r < 4; ++r) {
+    for (int64_t c = 0; c < 4; ++c) square[4 * r + c] = static_cast<float>(from[r * row + c]);
+  }
+  TransposeSquare(square, 4, to, to_row);
 }
 
 // The same of a source that is dense along the depth; `row` is from one of the `real` numbers to the next.
-template <int64_t kCount>
-HWY_INLINE void CopyAlong(const float* from, int64_t row, int64_t depth, int64_t real, float* to) {
+template <int64_t kCount, class T>
+HWY_INLINE void CopyAlong(const T* from, int64_t row, int64_t depth, int64_t real, float* to) {
   int64_t i = 0;
   for (; i + 4 <= real; i += 4) {
-    const float* const four = from + i * row;
+    const T* const four = from + i * row;
     int64_t l = 0;
-    for (; l + 4 <= depth; l += 4) TransposeSquare(four + l, row, to + l * kCount + i, kCount);
+    for (; l + 4 <= depth; l += 4) TransposeFour(four + l, row, to + l * kCount + i, kCount);
     for (; l < depth; ++l) {
-      for (int64_t r = 0; r < 4; ++r) to[l * kCount + i + r] = four[r * row + l];
+      for (int64_t r = 0; r < 4; ++r) to[l * kCount + i + r] = static_cast<float>(four[r * row + l]);
     }
   }
   for (; i < kCount; ++i) {
-    for (int64_t l = 0; l < depth; ++l) to[l * kCount + i] = i < real ? from[i * row + l] : 0;
+    for (int64_t l = 0; l < depth; ++l) to[l * kCount + i] = i < real ? static_cast<float>(from[i * row + l]) : 0;
   }
 }
 
-template <int64_t kCount>
-HWY_INLINE void CopyPanel(const float* from, int64_t across, int64_t along, int64_t depth, int64_t real, float* to) {
+template <int64_t kCount, class T>
+HWY_INLINE void CopyPanel(const T* from, int64_t across, int64_t along, int64_t depth, int64_t real, float* to) {
   if (across == 1)
     CopyAcross<kCount>(from, along, depth, real, to);
   else
@@ -125,7 +138,8 @@ HWY_INLINE void TileOfPanels(const float* a, const float* b, int64_t depth, bool
   }
 }
 
-void Product(const PanelProduct& p, const float* a, const float* b, float* y, float* a_panels, float* b_panels) {
+template <class T>
+void Product(const PanelProduct& p, const T* a, const T* b, float* y, float* a_panels, float* b_panels) {
   for (int64_t j0 = 0; j0 < p.n; j0 += kColumns) {
     const int64_t columns = std::min(kColumns, p.n - j0);
     for (int64_t l0 = 0; l0 < p.k; l0 += kDepth) {
@@ -151,6 +165,17 @@ void Product(const PanelProduct& p, const float* a, const float* b, float* y, fl
   }
 }
 
+void ProductF32(const PanelProduct& p, const float* a, const float* b, float* y, float* a_panels, float* b_panels) {
+  Product(p, a, b, y, a_panels, b_panels);
+}
+void ProductBF16(const PanelProduct& p, const BF16* a, const BF16* b, float* y, float* a_panels, float* b_panels) {
+  Product(p, a, b, y, a_panels, b_panels);
+}
+
+void Round(const float* x, int64_t count, BF16* y) {
+  ForEachVector(count, [&](int64_t i, size_t n) { StoreN(LoadN(x + i, n), y + i, n); });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace mslua
 HWY_AFTER_NAMESPACE();
@@ -159,7 +184,9 @@ HWY_AFTER_NAMESPACE();
 namespace mslua {
 namespace {
 
-HWY_EXPORT(Product);
+HWY_EXPORT(ProductF32);
+HWY_EXPORT(ProductBF16);
+HWY_EXPORT(Round);
 
 int64_t DepthOf(const PanelProduct& p) { return std::min(kDepth, p.k); }
 int64_t LeftFloats(const PanelProduct& p) { return RoundUp(RoundUp(std::min(kRows, p.m), kTileRows) * DepthOf(p), 16); }
@@ -173,8 +200,14 @@ int64_t PanelBytes(const PanelProduct& p) {
 
 void PanelMatmul(const PanelProduct& p, const float* a, const float* b, float* y, void* panels) {
   float* const left = static_cast<float*>(panels);
-  HWY_DYNAMIC_DISPATCH(Product)(p, a, b, y, left, left + LeftFloats(p));
+  HWY_DYNAMIC_DISPATCH(ProductF32)(p, a, b, y, left, left + LeftFloats(p));
 }
+void PanelMatmul(const PanelProduct& p, const BF16* a, const BF16* b, float* y, void* panels) {
+  float* const left = static_cast<float*>(panels);
+  HWY_DYNAMIC_DISPATCH(ProductBF16)(p, a, b, y, left, left + LeftFloats(p));
+}
+
+void RoundToBF16(const float* x, int64_t n, BF16* y) { HWY_DYNAMIC_DISPATCH(Round)(x, n, y); }
 
 }  // namespace mslua
 #endif  // HWY_ONCE

@@ -1,8 +1,10 @@
-// Products of f32 matrices whose operands are copied into panels that the innermost loop reads one element after
-// another (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008).
+// Products of matrices, summed in f32, whose operands are copied into panels that the innermost loop reads one element
+// after another (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008).
 #pragma once
 
 #include <cstdint>
+
+#include "core/base/dtype.h"
 
 namespace mslua {
 
@@ -20,5 +22,9 @@ int64_t PanelBytes(const PanelProduct& p);
 
 // On the calling thread. Each element is summed in the order of l, in blocks of a fixed length, whatever m and n are.
 void PanelMatmul(const PanelProduct& p, const float* a, const float* b, float* y, void* panels);
+void PanelMatmul(const PanelProduct& p, const BF16* a, const BF16* b, float* y, void* panels);
+
+// Rounds n numbers.
+void RoundToBF16(const float* x, int64_t n, BF16* y);
 
 }  // namespace mslua
