@@ -27,6 +27,7 @@
 #include "core/step/global_view.h"
 #include "core/train/agreement.h"
 #include "core/train/checkpoint_hook.h"
+#include "core/train/counters_of_ranks.h"
 #include "core/train/restore.h"
 #include "train/notice.h"
 #include "train/recoveries.h"
@@ -400,7 +401,9 @@ void Resuming::NoteDifferences(int64_t rows, int64_t steps_per_epoch) const {
 Status Resuming::PlaceTrainer(Trainer* trainer) const {
   if (checkpoint() == nullptr) return absl::OkStatus();
   const checkpoint::RunState& run = checkpoint()->manifest().run;
-  RETURN_IF_ERROR(trainer->Restore(state_, run.counters));
+  const int64_t ranks = spec_.together == nullptr ? 1 : spec_.together->size();
+  const int64_t rank = spec_.together == nullptr ? 0 : spec_.together->rank();
+  RETURN_IF_ERROR(trainer->Restore(state_, CountersOfRank(run.counters, run.world, rank, ranks)));
   for (const std::string& intervention : run.interventions) trainer->AddIntervention(intervention);
   return absl::OkStatus();
 }

@@ -50,11 +50,11 @@ StatusOr<bool> AgreeWhenToSave(Groups& together, bool wanted, CheckpointOptions*
   if (first == all.end()) return false;
   const auto other = std::find_if(first, all.end(), [&](const std::string& s) { return !s.empty() && s != *first; });
   if (other != all.end()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank ", first - all.begin(), " saves a checkpoint every ", *first, ", rank ", other - all.begin(),
-                     " every ", *other,
-                     ": a checkpoint holds the running statistics of all ranks, so give all ranks that save the same "
-                     "save_checkpoint_steps and save_checkpoint_seconds"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rank ", first - all.begin(), " saves a checkpoint every ", *first, ", rank ", other - all.begin(), " every ",
+        *other,
+        ": a checkpoint holds the running statistics and losses of all ranks, so give all ranks that save the same "
+        "save_checkpoint_steps and save_checkpoint_seconds"));
   }
   const std::pair<absl::string_view, absl::string_view> words = absl::StrSplit(*first, absl::MaxSplits(" steps, ", 1));
   if (!absl::SimpleAtoi(words.first, &keeper.save_checkpoint_steps) ||
@@ -65,7 +65,7 @@ StatusOr<bool> AgreeWhenToSave(Groups& together, bool wanted, CheckpointOptions*
 
 }  // namespace
 
-StatusOr<bool> AgreeOnSaving(Groups& together, bool wanted, const TensorParts& parts, int rank,
+StatusOr<bool> AgreeOnSaving(Groups& together, bool wanted, const TensorParts& parts, bool own_losses, int rank,
                              CheckpointOptions* options) {
   const std::string directory = wanted ? options->keeper.directory : "";
   ASSIGN_OR_RETURN(const auto all, GatherTexts(together, directory, "the checkpoints' directories"));
@@ -93,7 +93,7 @@ StatusOr<bool> AgreeOnSaving(Groups& together, bool wanted, const TensorParts& p
       WithExitCode(ShareLineage(together, options->writes ? options->keeper.directory : "", options->resumed_from),
                    kExitStorage));
   if (each_its_part) return wanted;
-  if (!varying) return options->writes;
+  if (!varying && !own_losses) return options->writes;
   options->varying = &together;
   return AgreeWhenToSave(together, wanted, options);
 }

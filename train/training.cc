@@ -584,7 +584,9 @@ Status Training::AddCheckpoints() {
     options.resumed_from = resuming_.NewestSaved(options.keeper.directory);
   bool saves = spec_.has_checkpoint && !(directory_.path().empty() && spec_.checkpoint_directory.empty());
   if (together() != nullptr) {
-    ASSIGN_OR_RETURN(saves, AgreeOnSaving(*together(), saves, parts_, rank_.state->rank, &options));
+    const bool own_losses = (spec_.early_stopping && WatchesOwnLosses(*spec_.early_stopping)) ||
+                            (spec_.plateau && WatchesOwnLosses(*spec_.plateau));
+    ASSIGN_OR_RETURN(saves, AgreeOnSaving(*together(), saves, parts_, own_losses, rank_.state->rank, &options));
     if (options.lineage) lineage_ = options.lineage->run;
   }
   if (!saves) return absl::OkStatus();

@@ -380,7 +380,7 @@ return ms.recipe {
 }
 EOF
 run train norm.lua -n 2 --out norm stop=3
-expect "exception_save of two ranks" 2 "has the running statistics of rank 0 alone"
+expect "exception_save of two ranks" 2 "has the running statistics and mean losses of rank 0 alone"
 run train norm.lua -n 2 --out norm --resume
 expect "resume of what rank 0 saved alone" 0 "the other ranks take 1.moving_mean, 1.moving_variance from rank 0"
 # What a checkpoint leaves out has its initial value in a run that resumes: training must not have changed it.

@@ -17,6 +17,7 @@
 #include "core/runtime/store_snapshot.h"
 #include "core/sharding/layout.h"
 #include "core/train/agreement.h"
+#include "core/train/counters_of_ranks.h"
 
 namespace mslua {
 namespace {
@@ -192,6 +193,7 @@ Status CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainS
   if (options_.write_records) options_.write_records();
   NoteFailure(saver_.Wait());  // an earlier save's, which is not to be taken for this one's
   checkpoint::RunState run = NextRun(state);
+  if (ranks() != nullptr && !alone_) RETURN_IF_ERROR(AddCountersOfRanks(*ranks(), &run.counters));
   const std::string path =
       keeper == nullptr ? "" : keeper->PathFor(checkpoint::EpochInName(state.epoch, state.step_in_epoch), state.step);
   if (keeper == keeper_.get()) {
@@ -206,9 +208,10 @@ Status CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainS
       ASSIGN_OR_RETURN(kept, GatherVarying());
     } else if (options_.writes) {
       run.counters[kFirstRankCounter] = 1;
-      notice_(absl::StrCat("the checkpoint of step ", state.step,
-                           " has the running statistics of rank 0 alone, since training ended by an error: a run that "
-                           "resumes from it differs in the last digits"));
+      notice_(absl::StrCat(
+          "the checkpoint of step ", state.step,
+          " has the running statistics and mean losses of rank 0 alone, since training ended by an error: a run that "
+          "resumes from it differs in the last digits"));
     }
   }
   if (keeper == nullptr) return absl::OkStatus();  // this rank was asked for its values only

@@ -44,8 +44,8 @@ struct CheckpointOptions {
   std::string host;  // this rank's, for manifests of several directories
   // Without `together`: whose values of what ranks have of their own this rank's checkpoint has (RunState::rank).
   int64_t rank = 0;
-  // Ranks that give those that write their values of what varies: all of them make a hook and save at the same steps.
-  // Null: nothing varies, or `together` is there.
+  // Ranks that give those that write their values of what varies, and their counters: all of them make a hook and save
+  // at the same steps. Null: nothing varies, or `together` is there.
   Groups* varying = nullptr;
   bool writes = true;  // without `together`: this rank writes checkpoints
   bool integrated =

@@ -13,10 +13,12 @@ ENVIRONMENT.pop("XDG_RUNTIME_DIR", None)
 RECIPE = """
 local ms = require "mslua"
 local nn = ms.nn
-local p = ms.params { monitor = "eval_loss", every_steps = 0, least = 0.0, rate = 0.5, stops = false, kill = "" }
+local p = ms.params { monitor = "eval_loss", every_steps = 0, least = 0.0, rate = 0.5, stops = false, kill = "",
+  hard = 0 }
 local function rows()
   ms.set_seed(3)
-  return ms.dataset.NumpySlicesDataset({ ms.rand { 64, 4 }, ms.rand { 64, 1 } }, nil, { shuffle = false,
+  local x, y = ms.rand { 64, 4 }, ms.rand { 64, 1 } * (1 + p.hard * ms.communication.get_rank())
+  return ms.dataset.NumpySlicesDataset({ x, y }, nil, { shuffle = false,
     num_shards = ms.communication.get_group_size(), shard_id = ms.communication.get_rank() })
     :batch(16 / ms.communication.get_group_size())
 end
@@ -84,6 +86,16 @@ for monitor in ["eval_loss", "loss"]:
     run("train", "r.lua", "--out", parts, "--max-steps", "30", "monitor=" + monitor)
     run("train", "r.lua", "--out", parts, "--resume=" + parts + "/ckpt", "monitor=" + monitor)
     check(rates(parts) == wanted, (rates(parts), wanted))
+    # In the middle of an epoch, where the losses of rank 1 are larger than those of rank 0.
+    for how in [], ["stops=true"]:
+        words = ["train", "r.lua", "-n", "2", "hard=3", "rate=0.1", "monitor=" + monitor, *how]
+        whole = monitor + "_hard" + "".join(how)
+        run(*words, "--out", whole)
+        for step in "6", "30":
+            run(*words, "--out", whole + step, "--max-steps", step)
+            if len(rates(whole + step)) == int(step):
+                run(*words, "--out", whole + step, "--resume")
+            check(rates(whole + step) == rates(whole), (how, step, rates(whole + step), rates(whole)))
     # The end of an epoch, where what was measured before the checkpoint is judged after it; and others.
     for how in ["every_steps=0"], ["every_steps=2"], ["every_steps=3"], ["least=0.2"], ["stops=true"]:
         whole = "%s_%s" % (monitor, how[0])
