@@ -102,7 +102,7 @@ Status RunDirectory::SettleEarlierRecords(const Beginning& beginning) {
   settled_ = true;
   if (lock_ != nullptr) unlink(Outcome().c_str());          // of the training before
   const bool begins = rank_.written->insert(path_).second;  // else this process has trained before
-  if (beginning.run != nullptr) return RemoveLaterRecords(*beginning.run, beginning.steps_per_epoch);
+  if (beginning.run != nullptr) return RemoveLaterRecords(*beginning.run);
   if (!begins || beginning.kept) return absl::OkStatus();
   const RecordsOwner owner = {rank_.state->rank, spec_.first(), rank_.state->ranks};
   std::string earlier;  // where they go; empty: they are of this job, which starts again
@@ -117,11 +117,13 @@ Status RunDirectory::SettleEarlierRecords(const Beginning& beginning) {
 }
 
 // Removes what the run wrote after the checkpoint that it resumes from: those steps are made again.
-Status RunDirectory::RemoveLaterRecords(const checkpoint::RunState& run, int64_t steps_per_epoch) const {
-  // The evaluation at the epoch's end is still to come.
-  const bool ends_epoch = EndsEpoch(run, steps_per_epoch) && EvalHook::DoneIn(run.counters) != run.step;
+Status RunDirectory::RemoveLaterRecords(const checkpoint::RunState& run) const {
+  // What has been evaluated there since: at the epoch's end, which is still to come, or at the end of training.
+  const bool evaluates = EvalHook::DoneIn(run.counters) != run.step;
   const auto later = [&](absl::string_view line) {
     int64_t epoch = 0, step = 0;
+    if (ReadMeanLossLine(line, &epoch, &step))
+      return epoch > run.epoch + 1 || (epoch == run.epoch + 1 && step >= run.data_batch);
     if (!ReadLossLine(line, &epoch, &step)) return false;
     return epoch > run.epoch + 1 || (epoch == run.epoch + 1 && step > run.data_batch);
   };
@@ -135,7 +137,7 @@ Status RunDirectory::RemoveLaterRecords(const checkpoint::RunState& run, int64_t
   return TruncateRecordsFrom(absl::StrCat(path_, "/", kRunMetrics), [&](absl::string_view line) {
     bool loss = false;
     const int64_t step = StepOfMetrics(line, &loss);
-    return step > run.step || (step == run.step && !loss && ends_epoch);
+    return step > run.step || (step == run.step && !loss && evaluates);
   });
 }
 

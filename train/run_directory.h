@@ -38,7 +38,6 @@ class RunDirectory {
   struct Beginning {
     const checkpoint::RunState* run = nullptr;
     bool kept = false, same_job = false;
-    int64_t steps_per_epoch = 1;
   };
   // The outcome of the training before is removed.
   Status SettleEarlierRecords(const Beginning& beginning);
@@ -48,7 +47,7 @@ class RunDirectory {
 
  private:
   StatusOr<std::string> Own(const std::string& resume);
-  Status RemoveLaterRecords(const checkpoint::RunState& run, int64_t steps_per_epoch) const;
+  Status RemoveLaterRecords(const checkpoint::RunState& run) const;
   std::string Outcome() const;
 
   const TrainingSpec& spec_;

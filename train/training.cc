@@ -338,7 +338,6 @@ Status Training::OpenRecords() {
   if (resuming_.checkpoint() != nullptr) beginning.run = &resuming_.checkpoint()->manifest().run;
   beginning.kept = resuming_.from_memory();
   beginning.same_job = resuming_.SameFolder();
-  beginning.steps_per_epoch = progress().steps_per_epoch;
   RETURN_IF_ERROR(directory_.SettleEarlierRecords(beginning));
   RETURN_IF_ERROR(directory_.RecordLaunch());
   Console::Options options;
@@ -607,6 +606,7 @@ Status Training::AddCheckpoints() {
   options.write_records = [this] {
     console_->Flush();
     health_.FlushAll();
+    if (progress().summaries != nullptr) progress().summaries->WriteThrough();
   };
   ASSIGN_OR_RETURN(
       auto hook,

@@ -3,17 +3,31 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <limits>
 
 namespace mslua {
 
+namespace {
+
+// The number that follows the word, past which `line` then begins.
+bool TakeNumber(absl::string_view word, absl::string_view* line, int64_t* value) {
+  const size_t at = line->find(word);
+  if (at == absl::string_view::npos) return false;
+  line->remove_prefix(at + word.size());
+  return std::from_chars(line->data(), line->data() + line->size(), *value).ec == std::errc();
+}
+
+}  // namespace
+
 bool ReadLossLine(absl::string_view line, int64_t* epoch, int64_t* step) {
-  const auto number = [&](absl::string_view word, int64_t* value) {
-    const size_t at = line.find(word);
-    if (at == absl::string_view::npos) return false;
-    line.remove_prefix(at + word.size());
-    return std::from_chars(line.data(), line.data() + line.size(), *value).ec == std::errc();
-  };
-  return number("epoch: ", epoch) && number(" step: ", step) && line.find(", loss is ") != absl::string_view::npos;
+  return TakeNumber("epoch: ", &line, epoch) && TakeNumber(" step: ", &line, step) &&
+         line.find(", loss is ") != absl::string_view::npos;
+}
+
+bool ReadMeanLossLine(absl::string_view line, int64_t* epoch, int64_t* steps) {
+  if (!TakeNumber("epoch: ", &line, epoch)) return false;
+  *steps = std::numeric_limits<int64_t>::max();
+  return line.find(", mean loss is ") != absl::string_view::npos || TakeNumber(", mean loss of ", &line, steps);
 }
 
 Console::Console(const Options& o, std::FILE* out)

@@ -64,5 +64,8 @@ class Console {
 
 // The epoch and the step within it of a line that Console::Loss has written; false: it is another line.
 bool ReadLossLine(absl::string_view line, int64_t* epoch, int64_t* step);
+// The epoch of a line with its mean loss, which EpochHook prints at its end, and of how many steps it is: of all
+// (INT64_MAX), or of those that training ended after. False: it is another line.
+bool ReadMeanLossLine(absl::string_view line, int64_t* epoch, int64_t* steps);
 
 }  // namespace mslua

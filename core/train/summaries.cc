@@ -72,6 +72,7 @@ int64_t Summaries::RecordedAt(absl::string_view line) {
 
 void Summaries::Write(int64_t step, const std::string& key, const std::string& value) {
   file_->Append(absl::StrCat("{\"step\":", step, kAt, trainer_->state().step, ",", DumpJson(key), ":", value, "}\n"));
+  if (trainer_->state().step == through_) file_->Flush();
 }
 
 void Summaries::Scalar(const std::string& name, int64_t step, double value) {

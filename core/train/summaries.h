@@ -44,6 +44,10 @@ class Summaries : public TrainHook {
   // Unavailable: the file cannot be written.
   Status Image(const std::string& name, int64_t step, const data::Picture& picture);
 
+  // After a checkpoint of this step: what is recorded after the step is written at once, as a run that resumes from the
+  // checkpoint does not record it again.
+  void WriteThrough() { through_ = trainer_->state().step; }
+
   Status AtEpochEnd(const TrainState& state) override;
   void AtEnd(const TrainState& state, const Status& outcome) override { Flush(); }
 
@@ -60,6 +64,7 @@ class Summaries : public TrainHook {
   const Trainer* const trainer_;
   const std::function<void(const std::string&)> notice_;
   std::unique_ptr<RecordFile> file_;
+  int64_t through_ = -1;              // the step whose records are written at once
   std::set<std::string> not_finite_;  // histograms that users were told about
 };
 

@@ -131,4 +131,23 @@ for monitor in ["eval_loss", "loss"]:
     run("train", "r.lua", "--out", best, "monitor=" + monitor, "train.epochs=8")
     run("train", "r.lua", "--out", best, "--resume=best", "monitor=" + monitor)
     check(rates(best) == wanted, (rates(best), wanted))
+# What follows the last checkpoint is made again, and stands in the records once: the end of an epoch, and an evaluation
+# in the middle of one where training ends.
+def lines(folder, start):
+    with open(os.path.join(folder, "rank_0.log")) as log, open(os.path.join(folder, "metrics.jsonl")) as metrics:
+        evaluations = [json.loads(line)["step"] for line in metrics if "eval_loss" in line]
+        return evaluations, [line for line in log if line.startswith(start)]
+
+
+for words in ["train.epochs=4"], ["train.max_steps=14"]:
+    folder = words[0].replace(".", "_").replace("=", "_")
+    run("train", "r.lua", "--out", folder, "--log-every", "epoch", *words)
+    wanted = lines(folder, "epoch: "), lines(folder, "eval: ")
+    check(len(wanted[0][1]) == len(wanted[0][0]) == len(wanted[1][1]) == 4, wanted)
+    run("train", "r.lua", "--out", folder, "--log-every", "epoch", "--resume", *words)
+    found = lines(folder, "epoch: "), lines(folder, "eval: ")
+    check(found == wanted, (found, wanted))
+    run("train", "r.lua", "--out", folder, "--log-every", "epoch", "--resume")
+    check(lines(folder, "epoch: ")[0] == [4 * e for e in range(1, 13)], lines(folder, "epoch: "))
+    check(len(lines(folder, "epoch: ")[1]) == len(lines(folder, "eval: ")[1]) == 12, lines(folder, "e"))
 print("passed")

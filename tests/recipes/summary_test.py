@@ -14,7 +14,7 @@ WORK = os.path.join(os.environ.get("TEST_TMPDIR", "/tmp"), "summary_test")
 RECIPE = '''
 local ms = require "mslua"
 local nn = ms.nn
-local p = ms.params { metrics = "top1" }
+local p = ms.params { metrics = "top1", kill_at = 0 }
 ms.set_seed(3)
 -- Rows 5 and 11 have the wrong label.
 local x, y = {}, {}
@@ -27,6 +27,7 @@ local data = ms.dataset.NumpySlicesDataset({ ms.Tensor(x), ms.Tensor(y, ms.int32
 local Notes = ms.Callback:extend "Notes"
 function Notes:on_train_step_end(context)
   ms.summary.scalar("twice", 2 * context.global_step)
+  if context.global_step == p.kill_at then os.execute "kill -9 $PPID" end
   ms.summary.histogram("values", ms.Tensor { -1, 0, 3, 1 / 0, 0 / 0 })
 end
 function Notes:on_train_epoch_end(context)
@@ -233,6 +234,12 @@ def main():
     check(again == [2 * i for i in range(1, 19)], again)
 
     # Two ranks record once, and the gradients of the whole batch.
+    # What is recorded after a step with a checkpoint is there for a run that resumes from it.
+    words = ["train", "noted.lua", "--out", "killed", "kill_at=8"]
+    check(subprocess.run([MSLUA, *words], env=dict(os.environ, HOME=WORK, XDG_RUNTIME_DIR=WORK), capture_output=True,
+                         timeout=240, check=False).returncode == -9, words)
+    mslua("train", "noted.lua", "--out", "killed", "--resume")
+    check([r["step"] for r in lines_of("killed") if "twice" in r] == list(range(1, 19)), lines_of("killed"))
     mslua("train", "noted.lua", "--out", "two", "-n", "2")
     check([x["twice"] for x in lines_of("two") if "twice" in x] == [2 * i for i in range(1, 10)], lines_of("two"))
     two = {(x["step"], x["histogram"]["name"]): x["histogram"] for x in lines_of("two") if "histogram" in x}
