@@ -673,9 +673,13 @@ std::string SlicesNote(const std::string& path) {
 
 Status NothingToLoad(const std::string& path, const std::vector<std::string>& passed_over) {
   if (passed_over.empty()) {
-    return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", path,
-                                            " (folders named <prefix>-<epoch>_<step>.ckpt); name the folder or a "
-                                            ".safetensors file to load just that"));
+    const std::string best = absl::StrCat(path, "/best");
+    const auto others = FindCheckpoints(best);
+    const bool has_best = others.ok() && !others->empty();
+    return absl::NotFoundError(
+        absl::StrCat("there is no checkpoint in ", path, " (folders named <prefix>-<epoch>_<step>.ckpt); ",
+                     has_best ? absl::StrCat(best, " has one, of the best evaluation: give this (--resume=best)")
+                              : std::string("name the folder or a .safetensors file to load just that")));
   }
   return absl::DataLossError(absl::StrCat("no checkpoint in ", path, " verifies: ", absl::StrJoin(passed_over, "; ")));
 }

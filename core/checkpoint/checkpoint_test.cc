@@ -344,6 +344,13 @@ TEST_F(CheckpointTest, ReplacesCheckpointsAndEmptyFoldersOnly) {
   EXPECT_EQ(Entries(), 4);  // nothing is left beside them
 }
 
+TEST_F(CheckpointTest, AFolderWithTheBestOneAloneNamesIt) {
+  fs::create_directories(At("ckpt/best"));
+  EXPECT_THAT(RunOf(At("ckpt")).status().message(), HasSubstr("name the folder or a .safetensors file"));
+  ASSERT_TRUE(SaveCheckpoint(At("ckpt/best/net-2_17.ckpt"), Run(), Tensors()).ok());
+  EXPECT_THAT(RunOf(At("ckpt")).status().message(), HasSubstr("ckpt/best has one, of the best evaluation"));
+}
+
 TEST_F(CheckpointTest, OutputsAreApartFromWhatIsRead) {
   const std::string whole = At("run/ckpt/net-2_17.ckpt");
   fs::create_directories(At("run/ckpt"));
