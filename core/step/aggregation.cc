@@ -94,9 +94,28 @@ class ConnectedDimensions {
 
 constexpr int kNoRows = -1;
 
+// What the nodes of a graph are made of.
+struct Sources {
+  explicit Sources(const Graph& graph) : data(graph.nodes.size(), false), parameters(graph.nodes.size(), false) {
+    for (const int32_t i : graph.Inputs()) {
+      const std::string& kind = graph.nodes[static_cast<size_t>(i)].attrs.Str("kind");
+      if (kind == kData) data[static_cast<size_t>(i)] = true;
+      if (kind == kParameter) parameters[static_cast<size_t>(i)] = true;
+    }
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      for (const Value& v : graph.nodes[i].inputs) {
+        data[i] = data[i] || data[static_cast<size_t>(v.node)];
+        parameters[i] = parameters[i] || parameters[static_cast<size_t>(v.node)];
+      }
+    }
+  }
+
+  std::vector<bool> data, parameters;
+};
+
 // The dimension of a random node's output along which rows lie, or kNoRows. `several`: batches have more than one row.
 int RowsOf(const Node& node, int32_t at, const ConnectedDimensions& dimensions, const absl::flat_hash_set<size_t>& rows,
-           const absl::flat_hash_set<size_t>& parameters, bool several) {
+           const absl::flat_hash_set<size_t>& parameters, const Sources& sources, bool several) {
   const size_t rank = node.outputs[0].shape.size();
   bool of_parameters = true;
   for (size_t d = 0; d < rank; ++d) {
@@ -104,7 +123,8 @@ int RowsOf(const Node& node, int32_t at, const ConnectedDimensions& dimensions, 
     if (rows.contains(in)) return static_cast<int>(d);
     of_parameters &= parameters.contains(in);
   }
-  const bool of_batch = several && node.outputs[0].elements() == 1;  // one number for all rows
+  of_parameters |= sources.parameters[static_cast<size_t>(at)] && !sources.data[static_cast<size_t>(at)];
+  const bool of_batch = several && node.outputs[0].shape[0] == 1;  // the same for all rows
   return of_parameters || of_batch ? kNoRows : 0;
 }
 
@@ -114,6 +134,7 @@ void PlaceRandomRows(Graph& graph, int64_t ranks, int64_t place) {
   const auto random = [](const Node& n) { return n.op->random && n.outputs[0].rank() > 0; };
   if (std::none_of(graph.nodes.begin(), graph.nodes.end(), random)) return;
   const ConnectedDimensions dimensions(graph);
+  const Sources sources(graph);
   absl::flat_hash_set<size_t> rows, parameters;
   bool several = true;
   for (const int32_t i : graph.Inputs()) {
@@ -133,7 +154,7 @@ void PlaceRandomRows(Graph& graph, int64_t ranks, int64_t place) {
     Node& n = graph.nodes[i];
     if (!random(n)) continue;
     const auto [it, first] = decided.try_emplace(mark::kRng.Get(n.attrs), kNoRows);
-    if (first) it->second = RowsOf(n, static_cast<int32_t>(i), dimensions, rows, parameters, several);
+    if (first) it->second = RowsOf(n, static_cast<int32_t>(i), dimensions, rows, parameters, sources, several);
     const int dim = it->second;
     if (dim == kNoRows) continue;
     const Shape& shape = n.outputs[0].shape;

@@ -87,6 +87,23 @@ TEST(PlaceRandomRows, NoiseOfWeightsIsTheSameOnEachRank) {
   EXPECT_EQ(PlaceOf(g, dropped), std::make_pair(Box(), Box()));
 }
 
+// Embeddings of positions.
+TEST(PlaceRandomRows, WhatHoldsNoRowsIsTheSameOnEachRank) {
+  GraphBuilder g;
+  const Value x = Data(g, {3, 7, 8}), table = g.Input("w", kParameter, {DType::kF32, {20, 8}});
+  const Value positions = g.Op("iota", {}, {{"size", int64_t{7}}});
+  const Value dropped = Dropout(g, g.Op("gather", {table, positions}));
+  Add(g, x, BroadcastTo(g, dropped, {3, 7, 8}));
+  EXPECT_EQ(PlaceOf(g, dropped), std::make_pair(Box(), Box()));
+}
+
+TEST(PlaceRandomRows, AFactorOfAllRowsIsTheSameOnEachRank) {
+  GraphBuilder g;
+  const Value x = Data(g, {3, 8}), factor = Noise(g, {1, 8});
+  Mul(g, x, BroadcastTo(g, factor, {3, 8}));
+  EXPECT_EQ(PlaceOf(g, factor), std::make_pair(Box(), Box()));
+}
+
 TEST(PlaceRandomRows, WhatNothingConnectsHasItsRowsFirst) {
   GraphBuilder g;
   EXPECT_EQ(PlaceOf(g, Noise(g, {3, 2})), std::make_pair(Box({6, 0}), Box({12, 2})));
