@@ -24,6 +24,7 @@
 #include "core/train/agreement.h"
 #include "core/train/clip_hook.h"
 #include "core/train/epoch_hook.h"
+#include "core/train/event_file.h"
 #include "core/train/status_line.h"
 #include "core/train/step_losses_hook.h"
 #include "core/train/step_numbers.h"
@@ -221,6 +222,8 @@ StatusOr<double> Training::TrainToEnd() {
   else if (together() != nullptr && !resuming_.from_memory())
     RETURN_IF_ERROR(WithExitCode(CompareStart(), kExitHang));
   RETURN_IF_ERROR(resuming_.PlaceTrainer(trainer_.get()));
+  if (resuming_.checkpoint() != nullptr && progress().metrics != nullptr)
+    progress().metrics->events()->Add(RestartEvent(trainer_->state().step + 1, WallTime()));
   RETURN_IF_ERROR(KeepTurns());
   RETURN_IF_ERROR(WithExitCode(AddFault(), kExitUsage));
   resuming_.RecordRecovery(trainer_->state().step);

@@ -59,14 +59,20 @@ std::string ValueOf(const EventPlace& place) {
   return value;
 }
 
+// Event: wall_time = 1, step = 2.
+std::string EventAt(int64_t step, double wall_time) {
+  std::string event;
+  Key(event, 1, kFixed64);
+  Fixed<double>(event, wall_time);
+  Key(event, 2, kVarint);
+  Varint(event, static_cast<uint64_t>(step));
+  return event;
+}
+
 std::string EventOf(const EventPlace& place, absl::string_view value) {
   std::string summary;  // Summary: value = 1
   Bytes(summary, 1, value);
-  std::string event;  // Event: wall_time = 1, step = 2, summary = 5
-  Key(event, 1, kFixed64);
-  Fixed<double>(event, place.wall_time);
-  Key(event, 2, kVarint);
-  Varint(event, static_cast<uint64_t>(place.step));
+  std::string event = EventAt(place.step, place.wall_time);  // summary = 5
   Bytes(event, 5, summary);
   return event;
 }
@@ -79,6 +85,16 @@ std::string ScalarEvent(absl::string_view tag, int64_t step, float value, double
   Key(scalar, 2, kFixed32);
   Fixed<float>(scalar, value);
   return EventOf(place, scalar);
+}
+
+std::string RestartEvent(int64_t step, double wall_time) {
+  constexpr uint64_t kStart = 1;
+  std::string log;  // SessionLog: status = 1
+  Key(log, 1, kVarint);
+  Varint(log, kStart);
+  std::string event = EventAt(step, wall_time);  // session_log = 7
+  Bytes(event, 7, log);
+  return event;
 }
 
 std::string HistogramEvent(const EventPlace& place, const Histogram& histogram) {

@@ -37,6 +37,18 @@ TEST(EventFile, ScalarEventIsTheProtocolBuffer) {
             "0000c03f");
 }
 
+// wall_time 1, step 2, session_log 7 { status 1: START }: TensorBoard drops earlier files' events from this step on.
+TEST(EventFile, RestartEventIsTheProtocolBuffer) {
+  EXPECT_EQ(Hex(RestartEvent(300, 2.0)),
+            "09"
+            "0000000000000040"
+            "10"
+            "ac02"
+            "3a"
+            "02"
+            "0801");
+}
+
 // histo 5 { min 1, max 2, num 3, sum 4, sum_squares 5, bucket_limit 6, bucket 7 }; two values, in the first bin and the
 // last.
 TEST(EventFile, HistogramEventHasLimitsAndCounts) {
