@@ -46,7 +46,7 @@ class EventFile {
 // One TFRecord, and events, as bytes.
 std::string TfRecord(absl::string_view data);
 std::string ScalarEvent(absl::string_view tag, int64_t step, float value, double wall_time);
-// A run goes on from a checkpoint: what earlier files of the folder have of `step` and later ones is shown no more.
+// A run resumes: what earlier files of the folder have of `step` and later ones is shown no more.
 std::string RestartEvent(int64_t step, double wall_time);
 std::string HistogramEvent(const EventPlace& place, const Histogram& histogram);
 // The text plugin shows it as Markdown.
