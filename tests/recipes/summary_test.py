@@ -14,7 +14,7 @@ WORK = os.path.join(os.environ.get("TEST_TMPDIR", "/tmp"), "summary_test")
 RECIPE = '''
 local ms = require "mslua"
 local nn = ms.nn
-local p = ms.params { metrics = "top1", kill_at = 0 }
+local p = ms.params { metrics = "top1", kill_at = 0, save = 6 }
 ms.set_seed(3)
 -- Rows 5 and 11 have the wrong label.
 local x, y = {}, {}
@@ -39,7 +39,7 @@ return ms.recipe {
   network = function() return nn.SequentialCell { nn.Flatten(), nn.Dense(36, 2) } end,
   loss = nn.CrossEntropyLoss(), optimizer = nn.Momentum { learning_rate = 0.01, momentum = 0.9 },
   train = { epochs = 3, histograms = { every_steps = 6, gradients = true } }, callbacks = { Notes() },
-  eval = { metrics = { p.metrics } }, checkpoint = { save_checkpoint_steps = 6 },
+  eval = { metrics = { p.metrics } }, checkpoint = { save_checkpoint_steps = p.save },
   parallel = { parallel_mode = ms.ParallelMode.DATA_PARALLEL, gradients_mean = true },
 }
 '''
@@ -235,10 +235,10 @@ def main():
 
     # Two ranks record once, and the gradients of the whole batch.
     # What is recorded after a step with a checkpoint is there for a run that resumes from it.
-    words = ["train", "noted.lua", "--out", "killed", "kill_at=8"]
+    words = ["train", "noted.lua", "--out", "killed", "save=4", "kill_at=5"]
     check(subprocess.run([MSLUA, *words], env=dict(os.environ, HOME=WORK, XDG_RUNTIME_DIR=WORK), capture_output=True,
                          timeout=240, check=False).returncode == -9, words)
-    mslua("train", "noted.lua", "--out", "killed", "--resume")
+    mslua("train", "noted.lua", "--out", "killed", "save=4", "--resume")
     check([r["step"] for r in lines_of("killed") if "twice" in r] == list(range(1, 19)), lines_of("killed"))
     mslua("train", "noted.lua", "--out", "two", "-n", "2")
     check([x["twice"] for x in lines_of("two") if "twice" in x] == [2 * i for i in range(1, 10)], lines_of("two"))
