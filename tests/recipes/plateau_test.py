@@ -147,7 +147,9 @@ for words in ["train.epochs=4"], ["train.max_steps=14"]:
     run("train", "r.lua", "--out", folder, "--log-every", "epoch", "--resume", *words)
     found = lines(folder, "epoch: "), lines(folder, "eval: ")
     check(found == wanted, (found, wanted))
-    run("train", "r.lua", "--out", folder, "--log-every", "epoch", "--resume")
-    check(lines(folder, "epoch: ")[0] == [4 * e for e in range(1, 13)], lines(folder, "epoch: "))
-    check(len(lines(folder, "epoch: ")[1]) == len(lines(folder, "eval: ")[1]) == 12, lines(folder, "e"))
+    more = folder + "_more"
+    run("train", "r.lua", "--out", more, "--log-every", "epoch", *words)
+    run("train", "r.lua", "--out", more, "--log-every", "epoch", "--resume")
+    check(lines(more, "epoch: ")[0] == [4 * e for e in range(1, 13)], lines(more, "epoch: "))
+    check(len(lines(more, "epoch: ")[1]) == len(lines(more, "eval: ")[1]) == 12, lines(more, "e"))
 print("passed")
