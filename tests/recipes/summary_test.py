@@ -233,13 +233,14 @@ def main():
     again = [x["twice"] for x in lines_of("a") if "twice" in x]
     check(again == [2 * i for i in range(1, 19)], again)
 
-    # Two ranks record once, and the gradients of the whole batch.
     # What is recorded after a step with a checkpoint is there for a run that resumes from it.
     words = ["train", "noted.lua", "--out", "killed", "save=4", "kill_at=5"]
     check(subprocess.run([MSLUA, *words], env=dict(os.environ, HOME=WORK, XDG_RUNTIME_DIR=WORK), capture_output=True,
                          timeout=240, check=False).returncode == -9, words)
     mslua("train", "noted.lua", "--out", "killed", "save=4", "--resume")
     check([r["step"] for r in lines_of("killed") if "twice" in r] == list(range(1, 19)), lines_of("killed"))
+
+    # Two ranks record once, and the gradients of the whole batch.
     mslua("train", "noted.lua", "--out", "two", "-n", "2")
     check([x["twice"] for x in lines_of("two") if "twice" in x] == [2 * i for i in range(1, 10)], lines_of("two"))
     two = {(x["step"], x["histogram"]["name"]): x["histogram"] for x in lines_of("two") if "histogram" in x}
