@@ -1,10 +1,10 @@
 #include "core/kernels/simd/panel_kernel.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "core/base/parallel_for.h"
 #include "core/base/round_up.h"
+#include "core/kernels/simd/conversions.h"
 #include "core/kernels/simd/panel_matmul.h"
 
 namespace mslua {
@@ -21,8 +21,7 @@ class PanelKernel : public Kernel {
         static_cast<double>(s.batch) * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
     const auto worth = static_cast<int64_t>(std::min(work / kWorthAThread, 1e6));
     threads_ = std::clamp<int64_t>(worth, 1, ComputeThreads());
-    if (s.batch < threads_) share_ = std::max(kShare, RoundUp(CeilDiv(size, threads_), kShare));
-    share_ = std::min(share_ > 0 ? share_ : size, size);
+    share_ = s.batch < threads_ ? std::min(size, RoundUp(CeilDiv(size, threads_), kShare)) : size;
     shares_ = CeilDiv(size, share_);
     threads_ = std::min(threads_, s.batch * shares_);
     const PanelProduct most = ProductOf(0);
@@ -73,7 +72,7 @@ class PanelKernel : public Kernel {
     p.y_row = p.n;
     PanelMatmul(p, a, b, sums, scratch);
     BF16* const y = static_cast<BF16*>(buffers.outputs[0]) + at;
-    for (int64_t i = 0; i < p.m; ++i) RoundToBF16(sums + i * p.n, p.n, y + i * s_.n);
+    for (int64_t i = 0; i < p.m; ++i) FromFloats(sums + i * p.n, p.n, y + i * s_.n);
   }
 
   const MatrixProduct s_;

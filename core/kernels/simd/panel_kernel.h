@@ -9,8 +9,8 @@
 namespace mslua {
 
 // Whether it takes less time than oneDNN 2.6.3, on a processor whose vectors have 256 bits. oneDNN does not copy an
-// operand that few rows or columns of the result are made of; where its rows lie a power of two apart, they then meet
-// in the same lines of the first-level cache. (bench/results/training.md, "Products with vectors of 256 bits")
+// operand that few rows or columns of the result are made of; where its rows lie a multiple of 2 KiB apart, they then
+// meet in the same lines of the first-level cache. (bench/results/training.md, "Products with vectors of 256 bits")
 bool PanelsAreFaster(const MatrixProduct& p);
 
 // `operands`, `result`: f32 or bf16. Runs on the compute threads of the thread that makes it. The bits of the result do

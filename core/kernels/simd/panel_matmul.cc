@@ -1,7 +1,6 @@
 #include "core/kernels/simd/panel_matmul.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/base/round_up.h"
 
@@ -172,10 +171,6 @@ void ProductBF16(const PanelProduct& p, const BF16* a, const BF16* b, float* y, 
   Product(p, a, b, y, a_panels, b_panels);
 }
 
-void Round(const float* x, int64_t count, BF16* y) {
-  ForEachVector(count, [&](int64_t i, size_t n) { StoreN(LoadN(x + i, n), y + i, n); });
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace mslua
 HWY_AFTER_NAMESPACE();
@@ -186,7 +181,6 @@ namespace {
 
 HWY_EXPORT(ProductF32);
 HWY_EXPORT(ProductBF16);
-HWY_EXPORT(Round);
 
 int64_t DepthOf(const PanelProduct& p) { return std::min(kDepth, p.k); }
 int64_t LeftFloats(const PanelProduct& p) { return RoundUp(RoundUp(std::min(kRows, p.m), kTileRows) * DepthOf(p), 16); }
@@ -206,8 +200,6 @@ void PanelMatmul(const PanelProduct& p, const BF16* a, const BF16* b, float* y, 
   float* const left = static_cast<float*>(panels);
   HWY_DYNAMIC_DISPATCH(ProductBF16)(p, a, b, y, left, left + LeftFloats(p));
 }
-
-void RoundToBF16(const float* x, int64_t n, BF16* y) { HWY_DYNAMIC_DISPATCH(Round)(x, n, y); }
 
 }  // namespace mslua
 #endif  // HWY_ONCE

@@ -24,7 +24,4 @@ int64_t PanelBytes(const PanelProduct& p);
 void PanelMatmul(const PanelProduct& p, const float* a, const float* b, float* y, void* panels);
 void PanelMatmul(const PanelProduct& p, const BF16* a, const BF16* b, float* y, void* panels);
 
-// Rounds n numbers.
-void RoundToBF16(const float* x, int64_t n, BF16* y);
-
 }  // namespace mslua

@@ -175,14 +175,6 @@ void Stream(const float* in, int64_t n, float* out) {
   for (int64_t i = 0; i < n; i += lanes) hn::Stream(hn::LoadU(d, in + i), d, out + i);
 }
 
-void FromBF16(const BF16* in, int64_t n, float* out) {
-  ForEachVector(n, [&](int64_t i, size_t k) { StoreN(LoadN(in + i, k), out + i, k); });
-}
-
-void ToBF16(const float* in, int64_t n, BF16* out) {
-  ForEachVector(n, [&](int64_t i, size_t k) { StoreN(LoadN(in + i, k), out + i, k); });
-}
-
 void FromBool(const bool* in, int64_t n, float* out) {
   const D d;
   const hn::RebindToSigned<D> di;
@@ -220,8 +212,6 @@ namespace {
 
 HWY_EXPORT(RunCode);
 HWY_EXPORT(Stream);
-HWY_EXPORT(FromBF16);
-HWY_EXPORT(ToBF16);
 HWY_EXPORT(FromBool);
 HWY_EXPORT(ToBool);
 
@@ -246,14 +236,14 @@ int64_t RowOf(const Shape& sizes, const Shape& strides) {
 
 // Whether conversions.h has T.
 template <class T>
-constexpr bool kConverts = std::is_same_v<T, F16> || (std::is_integral_v<T> && !std::is_same_v<T, bool>);
+constexpr bool kConverts = std::is_same_v<T, F16> || std::is_same_v<T, BF16> ||
+                           (std::is_integral_v<T> && !std::is_same_v<T, bool>);
 
 void LoadDense(DType t, const void* data, int64_t begin, int64_t n, float* out) {
   if (t == DType::kF32) {
     std::memcpy(out, static_cast<const float*>(data) + begin, static_cast<size_t>(n) * sizeof(float));
     return;
   }
-  if (t == DType::kBF16) return HWY_DYNAMIC_DISPATCH(FromBF16)(static_cast<const BF16*>(data) + begin, n, out);
   if (t == DType::kBool) return HWY_DYNAMIC_DISPATCH(FromBool)(static_cast<const bool*>(data) + begin, n, out);
   DispatchDType(t, [&](auto zero) {
     using T = decltype(zero);
@@ -270,7 +260,6 @@ void StoreDense(DType t, const float* in, int64_t begin, int64_t n, void* data) 
     std::memmove(static_cast<float*>(data) + begin, in, static_cast<size_t>(n) * sizeof(float));
     return;
   }
-  if (t == DType::kBF16) return HWY_DYNAMIC_DISPATCH(ToBF16)(in, n, static_cast<BF16*>(data) + begin);
   if (t == DType::kBool) return HWY_DYNAMIC_DISPATCH(ToBool)(in, n, static_cast<bool*>(data) + begin);
   DispatchDType(t, [&](auto zero) {
     using T = decltype(zero);
