@@ -261,8 +261,8 @@ end
 local function takes_list(field) return ("|" .. field[2] .. "|"):find("|list|", 1, true) ~= nil end
 
 -- The named arguments of a call: its last argument, where that is a plain table with string keys, or an empty one where
--- no list is expected.
-local function split(fields, ...)
+-- no list is expected. `fail` tells what is wrong.
+local function split(fields, fail, ...)
   local n = select("#", ...)
   local list, named, last = { ... }, {}, (select(n > 0 and n or 1, ...))
   if n == 0 or type(last) ~= "table" or getmetatable(last) then return list, n, named end
@@ -277,6 +277,11 @@ local function split(fields, ...)
     return list, n == 1 and table.maxn(last) or n - 1, named
   end
   if is_table_value(fields, n, last) then return list, n, named end
+  if n > 1 and table.maxn(last) > 0 then
+    local name = fields[n] and fields[n][1] or "NAME"
+    fail("argument %d: expected named values alone in the last table, got %s in it; a table as %s is written {%s = %s}",
+      n, errors.show(last[table.maxn(last)]), name, name, errors.show(last))
+  end
   list[n], n = nil, n - 1
   for key, v in pairs(last) do
     if type(key) == "number" then
@@ -297,8 +302,9 @@ local fields_of = setmetatable({}, { __mode = "k" })  -- binder -> its fields
 ---@return fun(...: any): table binds a call; raises at the caller's line
 function M.signature(name, fields)
   local function report(problem) errors.fail("%s: %s", name, problem) end
+  local function fail(text, ...) report(text:format(...)) end
   local function bind(...)
-    local list, n, named = split(fields, ...)
+    local list, n, named = split(fields, fail, ...)
     if n > #fields then
       errors.fail("%s: takes at most %d arguments (%s), got %d", name, #fields, table.concat(names_of(fields), ", "), n)
     end

@@ -550,6 +550,16 @@ check.case("an empty batch leaves the running statistics as they are", function(
     function() nn.BatchNorm1d(3)(ms.ones { 2, 3, 2, 2 }) end)
 end)
 
+check.case("a table of an initializer is given by name, and takes no place of an argument before it", function()
+  local initializer = { "normal", sigma = 0.5 }
+  check.fails_here('Embedding: argument 3: expected named values alone in the last table, got "normal" in it; '
+    .. 'a table as embedding_table is written {embedding_table = {"normal", sigma = 0.5}}',
+    function() nn.Embedding(12, 8, initializer) end)
+  check.fails_here('Dense: argument 3', function() nn.Dense(12, 8, { 4, has_bias = false }) end)
+  check.equal(nn.Embedding(12, 8, { embedding_table = initializer }).embedding_table.shape, { 12, 8 })
+  check.equal(nn.Dense({ 4, 3, has_bias = false }).weight.shape, { 3, 4 })
+end)
+
 check.case("errors of batch normalization name the class", function()
   for _, name in ipairs { "BatchNorm1d", "BatchNorm2d", "BatchNorm3d" } do
     check.fails_here(name .. ": unknown key 'dtype'", function() nn[name](24, { dtype = "float64" }) end)
