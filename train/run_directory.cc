@@ -130,8 +130,9 @@ Status RunDirectory::RemoveLaterRecords(const checkpoint::RunState& run) const {
   const auto log = [this](int64_t rank) { return absl::StrCat(path_, "/rank_", rank, ".log"); };
   RETURN_IF_ERROR(TruncateRecordsFrom(log(rank_.state->rank), later));
   if (!spec_.first()) return absl::OkStatus();
-  RETURN_IF_ERROR(TruncateRecordsFrom(absl::StrCat(path_, "/", kSummaries),
-                                      [&](absl::string_view line) { return Summaries::RecordedAt(line) > run.step; }));
+  RETURN_IF_ERROR(TruncateRecordsFrom(absl::StrCat(path_, "/", kSummaries), [&](absl::string_view line) {
+    return Summaries::IsLater(line, run.step, /*in_epoch=*/run.data_batch > 0);
+  }));
   // Of ranks that there are no more.
   for (int64_t r = rank_.state->ranks; r < run.world; ++r) RETURN_IF_ERROR(TruncateRecordsFrom(log(r), later));
   return TruncateRecordsFrom(absl::StrCat(path_, "/", kRunMetrics), [&](absl::string_view line) {

@@ -15,7 +15,7 @@
 namespace mslua {
 namespace {
 
-constexpr char kAtKey[] = "at", kAt[] = ",\"at\":";
+constexpr char kAtKey[] = "at", kAt[] = ",\"at\":", kEndedKey[] = "ended", kEnded[] = ",\"ended\":true";
 
 bool IsUtf8(absl::string_view text) {
   try {
@@ -57,22 +57,26 @@ std::string Summaries::NameProblem(absl::string_view name, bool scalar) {
     if (part.empty() || part == "." || part == "..")
       return absl::StrCat("expected a name such as \"samples/digits\", got \"", name, "\"");
   }
-  if (scalar && (name == kAtKey || IsMetricsKey(name)))
+  if (scalar && (name == kAtKey || name == kEndedKey || IsMetricsKey(name)))
     return absl::StrCat("\"", name, "\" is a key of metrics.jsonl: give the scalar another name");
   return "";
 }
 
-int64_t Summaries::RecordedAt(absl::string_view line) {
-  int64_t at = -1;
+bool Summaries::IsLater(absl::string_view line, int64_t step, bool in_epoch) {
   const size_t place = line.find(kAt);
-  if (absl::StartsWith(line, "{\"step\":") && place != line.npos)
-    std::from_chars(line.data() + place + sizeof kAt - 1, line.data() + line.size(), at);
-  return at;
+  if (!absl::StartsWith(line, "{\"step\":") || place == line.npos) return false;
+  const char* const end = line.data() + line.size();
+  int64_t at = -1;
+  const char* const behind = std::from_chars(line.data() + place + sizeof kAt - 1, end, at).ptr;
+  return at > step || (at == step && in_epoch && absl::StartsWith({behind, static_cast<size_t>(end - behind)}, kEnded));
 }
 
 void Summaries::Write(int64_t step, const std::string& key, const std::string& value) {
-  file_->Append(absl::StrCat("{\"step\":", step, kAt, trainer_->state().step, ",", DumpJson(key), ":", value, "}\n"));
-  if (trainer_->state().step == through_) file_->Flush();
+  const TrainState& state = trainer_->state();
+  const bool ended = ended_ || (state.step > 0 && state.step_in_epoch == 0);
+  file_->Append(
+      absl::StrCat("{\"step\":", step, kAt, state.step, ended ? kEnded : "", ",", DumpJson(key), ":", value, "}\n"));
+  if (state.step == through_) file_->Flush();
 }
 
 void Summaries::Scalar(const std::string& name, int64_t step, double value) {
@@ -120,6 +124,11 @@ void Summaries::Flush() {
 Status Summaries::AtEpochEnd(const TrainState&) {
   Flush();
   return absl::OkStatus();
+}
+
+void Summaries::AtEnd(const TrainState&, const Status&) {
+  ended_ = true;
+  Flush();
 }
 
 }  // namespace mslua

@@ -22,7 +22,8 @@ namespace mslua {
 //    "std":0.5,"counts":[...]}}
 //   {"step":12,"at":12,"text":{"name":"sample","text":"..."}}
 //   {"step":12,"at":12,"image":{"name":"digits","file":"summaries/digits_12.png","height":28,"width":28}}
-// The same goes to the run's TensorBoard events.
+// Behind "at" stands "ended":true where the epoch of that step, or the training, had ended. The same goes to the run's
+// TensorBoard events.
 class Summaries : public TrainHook {
  public:
   // `events`, `trainer` and `health` outlive it, of the events all but the destructor. `notice` gets lines for users.
@@ -33,8 +34,9 @@ class Summaries : public TrainHook {
   // What is wrong with a name: empty, too long, no UTF-8, control characters, "." or ".." as a part; of a scalar also
   // a key of metrics.jsonl. Empty: nothing.
   static std::string NameProblem(absl::string_view name, bool scalar);
-  // The step of a line of summaries.jsonl after which it was recorded; -1: no such line.
-  static int64_t RecordedAt(absl::string_view line);
+  // Whether a line of summaries.jsonl was recorded after a checkpoint of `step`, so that a run that resumes from the
+  // checkpoint records it again. `in_epoch`: the end of the step's epoch was still to come.
+  static bool IsLater(absl::string_view line, int64_t step, bool in_epoch);
 
   // Names have no problem. `step` below 0: the training's.
   void Scalar(const std::string& name, int64_t step, double value);
@@ -49,7 +51,7 @@ class Summaries : public TrainHook {
   void WriteThrough() { through_ = trainer_->state().step; }
 
   Status AtEpochEnd(const TrainState& state) override;
-  void AtEnd(const TrainState& state, const Status& outcome) override { Flush(); }
+  void AtEnd(const TrainState& state, const Status& outcome) override;
 
  private:
   Summaries(std::string folder, EventFile* events, const Trainer* trainer,
@@ -65,6 +67,7 @@ class Summaries : public TrainHook {
   const std::function<void(const std::string&)> notice_;
   std::unique_ptr<RecordFile> file_;
   int64_t through_ = -1;              // the step whose records are written at once
+  bool ended_ = false;                // the training
   std::set<std::string> not_finite_;  // histograms that users were told about
 };
 

@@ -34,6 +34,7 @@ function Notes:on_train_epoch_end(context)
   ms.summary.text("note", "epoch " .. context.epoch .. " </script>")
   ms.summary.image("squares", ms.ones { 3, 1, 4, 4 })
 end
+function Notes:on_train_end() ms.summary.scalar("over", 1) end
 return ms.recipe {
   name = "noted", seed = 1, dataset = data, eval_dataset = data, labels = { "dark", "light" },
   network = function() return nn.SequentialCell { nn.Flatten(), nn.Dense(36, 2) } end,
@@ -227,11 +228,19 @@ def main():
     check_samples("a", 1)
     whole = {(x["step"], x["histogram"]["name"]): x["histogram"] for x in lines if "histogram" in x}
 
-    # A run that resumes leaves each record once.
+    # A run that resumes leaves each record once, those of an epoch's end and of the training's end included.
     ckpt = sorted(glob.glob("a/ckpt/*-1_6.ckpt"))
-    mslua("train", "noted.lua", "--out", "a", "--resume=" + ckpt[0])
-    again = [x["twice"] for x in lines_of("a") if "twice" in x]
-    check(again == [2 * i for i in range(1, 19)], again)
+    for resumed in ["--resume=" + ckpt[0], "--resume"]:
+        mslua("train", "noted.lua", "--out", "a", resumed)
+        again = lines_of("a")
+        check([x["twice"] for x in again if "twice" in x] == [2 * i for i in range(1, 19)], again)
+        check([x["step"] for x in again if "text" in x] == [6, 12, 18], again)
+        check([x["step"] for x in again if "image" in x] == [6, 12, 18], again)
+        check([x["step"] for x in again if "over" in x] == [18], again)
+    mslua("train", "noted.lua", "--out", "short", "save=4", "train.max_steps=8")
+    check([(x["at"], x["ended"]) for x in lines_of("short") if "over" in x] == [(8, True)], lines_of("short"))
+    mslua("train", "noted.lua", "--out", "short", "save=4", "train.max_steps=14", "--resume")
+    check([x["step"] for x in lines_of("short") if "over" in x] == [14], lines_of("short"))
 
     # What is recorded after a step with a checkpoint is there for a run that resumes from it.
     words = ["train", "noted.lua", "--out", "killed", "save=4", "kill_at=5"]
