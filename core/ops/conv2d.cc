@@ -5,6 +5,7 @@
 #include "core/kernels/convolution.h"
 #include "core/kernels/dispatch.h"
 #include "core/onnx/lowering.h"
+#include "core/ops/conv2d_panels.h"
 #include "core/ops/declare/device_images.h"
 #include "core/ops/define.h"
 
@@ -243,6 +244,7 @@ OpDef ConvolutionForward() {
   op.Fast(TilesConvolution(DType::kF32));
   op.Fast(TilesConvolution(DType::kBF16));
   op.Fast(OneDnnConvolution());
+  op.Fast(PanelConvolution(ConvolutionOf, Forward<double>));
   using Ints = std::vector<int64_t>;
   op.AddSample({{{DType::kF32, {2, 3, 7, 6}}, {DType::kF32, {5, 3, 3, 3}}}});
   op.AddSample({{{DType::kF32, {2, 6, 9, 8}}, {DType::kF32, {4, 3, 3, 2}}},
@@ -311,6 +313,7 @@ OpDef ConvolutionGradInput() {
   op.Fast(TilesConvolutionGradInput(DType::kF32));
   op.Fast(TilesConvolutionGradInput(DType::kBF16));
   op.Fast(OneDnnConvolutionGradInput());
+  op.Fast(PanelConvolution(GradInputOf, GradInput<double>));
   using Ints = std::vector<int64_t>;
   op.AddSample({{{DType::kF32, {2, 5, 4, 3}}, {DType::kF32, {5, 3, 3, 3}}},
                 {{"input_size", Ints{7, 6}}, {"stride", Ints{2}}, {"pad_mode", "same"}}});
@@ -373,6 +376,7 @@ OpDef ConvolutionGradWeight() {
   op.Fast(TilesConvolutionGradWeight(DType::kF32));
   op.Fast(TilesConvolutionGradWeight(DType::kBF16));
   op.Fast(OneDnnConvolutionGradWeight());
+  op.Fast(PanelConvolution(GradWeightOf, GradWeight<double>));
   using Ints = std::vector<int64_t>;
   op.AddSample({{{DType::kF32, {2, 3, 7, 6}}, {DType::kF32, {2, 5, 4, 3}}},
                 {{"kernel_size", Ints{3, 3}}, {"stride", Ints{2}}, {"pad_mode", "same"}}});

@@ -18,6 +18,7 @@ FastKernel SmallMatmulKernel();
 FastKernel FewRowsMatmulKernel();
 FastKernel SplitMatmulKernel();
 FastKernel PanelMatmulKernel();
+FastKernel F64MatmulKernel();
 FastKernel OneDnnMatmulKernel();
 // matmul_tiles.cc
 FastKernel PackedMatmulKernel();
@@ -230,7 +231,7 @@ MSLUA_OPERATOR(matmul) {
   op.OnDevice(
       [](const OpSpec& spec) -> StatusOr<DeviceProgram> { return MatmulOnDevice(spec, "      Set(y0[at], sum);\n"); });
   op.Fast(SmallMatmulKernel()).Fast(FewRowsMatmulKernel()).Fast(SplitMatmulKernel()).Fast(PanelMatmulKernel());
-  op.Fast(OneDnnMatmulKernel()).Fast(PackedMatmulKernel());
+  op.Fast(F64MatmulKernel()).Fast(OneDnnMatmulKernel()).Fast(PackedMatmulKernel());
   op.Flops([](const Attrs& a, absl::Span<const TensorType> in, absl::Span<const TensorType> out) {
     const int64_t k = in[0].shape[in[0].rank() - (a.Bool("transpose_a") ? 2 : 1)];
     return 2.0 * static_cast<double>(out[0].elements()) * static_cast<double>(k);

@@ -233,6 +233,19 @@ FastKernel PanelMatmulKernel() {
   return {"panels", supports, [](const OpSpec& spec) { return MakeInShares(spec, MakeByPanels); }};
 }
 
+// oneDNN has no products of f64. The smallest take less time than panels take to copy.
+FastKernel F64MatmulKernel() {
+  const auto supports = [](const OpSpec& spec) {
+    constexpr int64_t kFew = 256;  // multiplications
+    if (spec.outputs[0].dtype != DType::kF64) return false;
+    const MatrixProduct s = ProductOf(spec).product;
+    return s.batch * s.m * s.n * s.k > kFew;
+  };
+  return {"panels", supports, [](const OpSpec& spec) -> StatusOr<std::unique_ptr<Kernel>> {
+            return MakePanelKernel(ProductOf(spec).product, DType::kF64, DType::kF64);
+          }};
+}
+
 FastKernel OneDnnMatmulKernel() {
   const auto supports = [](const OpSpec& spec) {
     return onednn::Supports(spec.outputs[0].dtype) && spec.outputs[0].elements() > 0 && spec.inputs[0].elements() > 0;

@@ -1,6 +1,7 @@
 #include "core/kernels/simd/panel_kernel.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "core/base/parallel_for.h"
 #include "core/base/round_up.h"
@@ -12,6 +13,8 @@ namespace {
 
 template <class T>
 class PanelKernel : public Kernel {
+  using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
  public:
   PanelKernel(const MatrixProduct& s, DType result) : s_(s), rounds_(result == DType::kBF16) {
     // Shares of a matrix are rows of the result, or columns where there are more of them.
@@ -25,7 +28,7 @@ class PanelKernel : public Kernel {
     shares_ = CeilDiv(size, share_);
     threads_ = std::min(threads_, s.batch * shares_);
     const PanelProduct most = ProductOf(0);
-    panel_bytes_ = RoundUp(PanelBytes(most), kAlignment);
+    panel_bytes_ = RoundUp(PanelBytes(most, DTypeOf<T>::value), kAlignment);
     const int64_t sums = rounds_ ? most.m * most.n * static_cast<int64_t>(sizeof(float)) : 0;
     thread_bytes_ = panel_bytes_ + RoundUp(sums, kAlignment);
   }
@@ -67,12 +70,14 @@ class PanelKernel : public Kernel {
     const T* const b =
         static_cast<const T*>(buffers.inputs[1]) + matrix * s_.k * s_.n + (by_rows_ ? 0 : begin * p.b_column);
     const int64_t at = matrix * s_.m * s_.n + (by_rows_ ? begin * s_.n : begin);
-    if (!rounds_) return PanelMatmul(p, a, b, static_cast<float*>(buffers.outputs[0]) + at, scratch);
-    auto* const sums = reinterpret_cast<float*>(scratch + panel_bytes_);
-    p.y_row = p.n;
-    PanelMatmul(p, a, b, sums, scratch);
-    BF16* const y = static_cast<BF16*>(buffers.outputs[0]) + at;
-    for (int64_t i = 0; i < p.m; ++i) FromFloats(sums + i * p.n, p.n, y + i * s_.n);
+    if (!rounds_) return PanelMatmul(p, a, b, static_cast<Sum*>(buffers.outputs[0]) + at, scratch);
+    if constexpr (std::is_same_v<Sum, float>) {
+      auto* const sums = reinterpret_cast<float*>(scratch + panel_bytes_);
+      p.y_row = p.n;
+      PanelMatmul(p, a, b, sums, scratch);
+      BF16* const y = static_cast<BF16*>(buffers.outputs[0]) + at;
+      for (int64_t i = 0; i < p.m; ++i) FromFloats(sums + i * p.n, p.n, y + i * s_.n);
+    }
   }
 
   const MatrixProduct s_;
@@ -95,6 +100,7 @@ bool PanelsAreFaster(const MatrixProduct& p) {
 }
 
 std::unique_ptr<Kernel> MakePanelKernel(const MatrixProduct& p, DType operands, DType result) {
+  if (operands == DType::kF64) return std::make_unique<PanelKernel<double>>(p, result);
   if (operands == DType::kF32) return std::make_unique<PanelKernel<float>>(p, result);
   return std::make_unique<PanelKernel<BF16>>(p, result);
 }

@@ -1,4 +1,4 @@
-// The kernel of a product of f32 or bf16 matrices over panels (panel_matmul.h).
+// The kernel of a product of f32, bf16 or f64 matrices over panels (panel_matmul.h).
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@ namespace mslua {
 // meet in the same lines of the first-level cache. (bench/results/training.md, "Products with vectors of 256 bits")
 bool PanelsAreFaster(const MatrixProduct& p);
 
-// `operands`, `result`: f32 or bf16. Runs on the compute threads of the thread that makes it. The bits of the result do
-// not depend on their number.
+// `operands`, `result`: f32 or bf16, or both f64. Runs on the compute threads of the thread that makes it. The bits of
+// the result do not depend on their number.
 std::unique_ptr<Kernel> MakePanelKernel(const MatrixProduct& p, DType operands, DType result);
 
 }  // namespace mslua

@@ -60,11 +60,11 @@ void ExpectRight(const MatrixProduct& p) {
   SCOPED_TRACE(ToString(Bilinear::Of(p, DTypeOf<T>::value, DTypeOf<Result>::value)));
   const Operands<T> o{p};
   const std::vector<Result> y = o.template Multiply<Result>(1);
-  const double rounding = sizeof(Result) == 2 ? 0x1p-8 : 0;
+  const double rounding = sizeof(Result) == 2 ? 0x1p-8 : 0, of_sum = sizeof(Result) == 8 ? 1e-15 : 1e-6;
   for (int64_t at = 0; at < p.batch * p.m * p.n; ++at) {
     const double want = o.Element(at / (p.m * p.n), at / p.n % p.m, at % p.n);
     ASSERT_NEAR(static_cast<double>(y[static_cast<size_t>(at)]), want,
-                1e-6 * static_cast<double>(p.k) + rounding * std::fabs(want))
+                of_sum * static_cast<double>(p.k) + rounding * std::fabs(want))
         << "element " << at;
   }
 }
@@ -88,6 +88,7 @@ void ExpectRightSizes() {
 TEST(PanelMatmul, MultipliesOnEveryInstructionSet) {
   testing::OnEveryInstructionSet([] {
     ExpectRightSizes<float, float>();
+    ExpectRightSizes<double, double>();
     ExpectRightSizes<BF16, BF16>();
     ExpectRightSizes<BF16, float>();
   });
@@ -106,6 +107,7 @@ void ExpectSameBits() {
 
 TEST(PanelMatmul, BitsDoNotDependOnThreads) {
   ExpectSameBits<float>();
+  ExpectSameBits<double>();
   ExpectSameBits<BF16>();
 }
 
