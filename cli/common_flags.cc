@@ -13,7 +13,7 @@ DEFINE_bool(insecure_network, false, "connections to other hosts may go without 
 DEFINE_bool(json, false, "print JSON, one object a line");
 DEFINE_string(log_ranks, "0", "ranks that print their loss");
 DEFINE_int64(max_new, 128, "tokens to generate at most");
-DEFINE_int64(max_steps, 0, "stop a training after N steps");
+DEFINE_int64(max_steps, 0, "stop a training after N steps, without an evaluation there");
 DEFINE_int64(n, 1, "start N ranks on this machine and watch them");
 DEFINE_string(preset, "", "take the recipe's parameters of preset P");
 DEFINE_int64(rank, 0, "show rank R");

@@ -344,7 +344,7 @@ Status Resuming::Restore(const TensorNames& names, const TensorParts& parts, int
                            " has tensors that this run does not: ", absl::StrJoin(report.ignored, ", ")));
   if (!spec_.first()) return absl::OkStatus();
   if (!report.renamed.empty())
-    PrintNote(absl::StrCat(checkpoint()->path(), " is of an older version and has other names: ",
+    PrintNote(absl::StrCat(checkpoint()->path(), " has other names, of a part or a wrapper of this network: ",
                            absl::StrJoin(report.renamed, ", ", absl::PairFormatter(" from "))));
   if (moved()) {
     again_ = kept_->steps_again();

@@ -722,7 +722,9 @@ std::string Training::NothingLeft() const {
   // A checkpoint of an epoch's last step is of before its end.
   const int64_t epochs = s.epoch + s.step_in_epoch / progress().steps_per_epoch;
   if (epochs < spec_.options.epochs && !steps) return "";
-  return absl::StrCat("nothing is left to train: the checkpoint is of step ", s.step, ", the end of ",
+  const int64_t end = steps ? spec_.options.max_steps : spec_.options.epochs * progress().steps_per_epoch;
+  return absl::StrCat("nothing is left to train: the checkpoint is of step ", s.step,
+                      s.step > end ? absl::StrCat(", after step ", end) : "", ", the end of ",
                       steps ? "max_steps =" : "epochs =", " ", steps ? spec_.options.max_steps : spec_.options.epochs);
 }
 
@@ -779,8 +781,13 @@ Status Training::OutcomeOf(Status outcome) const {
   const std::string use = rank_.flags.may_resume
                               ? ", --resume resumes from it"
                               : absl::StrCat("; ms.load_checkpoint(\"", path, "\", net) loads its weights");
-  const Status stopped = absl::CancelledError(absl::StrCat("stopped at step ", trainer_->state().step,
-                                                           path.empty() ? "" : absl::StrCat("; saved ", path, use)));
+  const int64_t step = trainer_->state().step;
+  std::string text = absl::StrCat("stopped at step ", step);
+  if (!path.empty()) {
+    const bool of_step = checkpoint_hook_->saved_step() == step;
+    absl::StrAppend(&text, of_step ? "; saved " : " without a checkpoint of it; the newest is ", path, use);
+  }
+  const Status stopped = absl::CancelledError(text);
   return WithExitCode(stopped, saved && SignalScope::Signal() != SIGINT ? kExitCheckpointed : kExitInterrupted);
 }
 

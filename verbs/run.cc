@@ -16,6 +16,9 @@ int RunScript(const cli::CommandLine& command) {
     RETURN_IF_ERROR(CheckLuaFile(session.options().file));
     lua_State* L = session.lua();
     lua_settop(L, 0);
+    RETURN_IF_ERROR(session.RunText("return require('mslua.globals').check_reads", "=mslua/verb"));
+    PushString(L, session.options().file);
+    RETURN_IF_ERROR(session.Call(1, 0));
     RETURN_IF_ERROR(session.RunFile(session.options().file));
     lua_settop(L, 1);
     RETURN_IF_ERROR(session.RunText("return require('mslua.verbs').after_script", "=mslua/verb"));

@@ -93,6 +93,8 @@ class CheckpointHook : public TrainHook {
   void SaveBestIfDue(const TrainState& state);
   // The folder of the last save that was started; empty before, and on ranks that write no manifest.
   const std::string& last_path() const { return last_path_; }
+  // The step of the last save that was started, named ones apart; -1: none.
+  int64_t saved_step() const { return saved_step_; }
   const checkpoint::Lineage& lineage() const { return lineage_; }
   // The saves that are due after so many steps: how long training waits for them.
   const PlannedWork& planned() const { return planned_; }

@@ -50,6 +50,10 @@ function M.check(name, hint, f, skip, ...)
   local takes = math.max(0, most(f) - skip)  -- it may have no parameter for self either
   while n > takes and select(n, ...) == nil do n = n - 1 end
   if n <= takes then return end
+  local first = skip == 1 and n == most(f) and debug.getlocal(f, 1)
+  if first and first ~= "self" then
+    hint = "its method is defined with a dot: write a colon, as in function Net:construct(x)"
+  end
   errors.fail("%s: takes %s%s, got %d%s", name, counted(takes), names_of(f, skip), n, hint and ": " .. hint or "")
 end
 

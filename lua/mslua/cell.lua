@@ -107,6 +107,18 @@ local function check_field(self, key, v)
   end
 end
 
+-- A tensor in the place of a parameter or a cell: these would be trained and saved no more.
+local function check_replaced(self, key, old, v)
+  local kind = core.kind(v)
+  if kind ~= "Tensor" and kind ~= "Value" then return end
+  if is_cell(old) then
+    errors.fail("%s.%s is a cell, %s: a tensor is assigned to another field, or to a local variable", self.class_name,
+      key, old.class_name)
+  end
+  errors.fail("%s.%s is a parameter: %s.value = x gives it a value; ms.Parameter(x) is another parameter",
+    self.class_name, key, key)
+end
+
 local field_names = setmetatable({}, { __mode = "k" })  -- cell -> the field it was assigned to last
 
 -- A parameter's name is the path of fields from the root that is trained. Registering anything may change paths:
@@ -148,6 +160,7 @@ function Cell:__newindex(key, v)
   check_field(self, key, v)
   local registered = registers(fields[key])
   if registered then
+    check_replaced(self, key, fields[key], v)
     for i, name in ipairs(order) do
       if name == key then
         table.remove(order, i)

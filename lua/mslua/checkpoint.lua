@@ -282,7 +282,7 @@ function load_into(net, values, strict, from, hint)
   end
   if strict then check_fit(found, from, hint or PARTIAL) else settle_partial(found, from) end
   if #found.older > 0 then
-    notice("note: load_param_into_net: the checkpoint is of an older version and has other names: "
+    notice("note: load_param_into_net: the checkpoint has other names, of a part or a wrapper of this network: "
       .. listed(found.older))
   end
   local opt = optimizer_of(net)

@@ -360,6 +360,15 @@ local function check_computed(self, m)
   end
 end
 
+-- The names of classes are as many as the numbers that the network gives of each row.
+local function check_labels(self, output)
+  local shape = self.labels and core.kind(output) == "Value" and output.shape
+  if shape and #shape == 2 and shape[2] > 1 and shape[2] ~= #self.labels then
+    errors.fail_at({ "labels" }, "labels: expected %d names, one for each number that the network gives, got %d",
+      shape[2], #self.labels)
+  end
+end
+
 --- The compiled evaluation on a dataset. of_training: with what says which samples are the worst.
 ---@return {graph: Graph, dataset: Dataset, metrics: {name: string, kind: string}[]}
 ---@package
@@ -396,6 +405,7 @@ function Model:eval_spec(dataset, of_training)
       return values
     end
     local output = reads_output and wrap.output(self.network, unpack(columns, 1, n - 1)) or nil
+    check_labels(self, output)
     local loss
     for _, m in ipairs(self.metrics) do
       local values

@@ -179,6 +179,7 @@ function M.params(...)
       end
       return v
     end,
+    __tostring = function() return errors.show(values) end,
     __newindex = function(_, name)
       errors.fail("params: %s cannot be assigned: a value computed from parameters is a local variable", tostring(name))
     end,

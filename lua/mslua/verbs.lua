@@ -7,6 +7,7 @@ local dtype_flag = require "mslua.dtype_flag"
 local errors = require "mslua.errors"
 local files = require "mslua.files"
 local generation = require "mslua.generation"
+local globals = require "mslua.globals"
 local image = require "mslua.image"
 local literal = require "mslua.literal"
 local notice = require "mslua.notice"
@@ -30,6 +31,7 @@ function M.load()
   local chunk
   if source then chunk, problem = loadstring(source, "@" .. file) end
   if not chunk then error(problem, 0) end
+  globals.check_reads(file)
   local recipe = chunk()
   if not class.is(recipe, recipes.Recipe) then
     error(("%s: a recipe ends with `return ms.recipe {...}`, this file gave %s: add that line, or start a script with "
@@ -158,6 +160,13 @@ local function say_what_is_saved(recipe)
   end
 end
 
+-- Says what of `eval` does nothing.
+local function say_what_is_measured(recipe)
+  if recipe.eval_dataset == nil and #recipe.eval.metrics > 0 then
+    notice "note: eval has no effect: the recipe has no eval_dataset"
+  end
+end
+
 -- What the recipe says of a step, for Model.
 local function step_options(recipe)
   local t = recipe.train
@@ -174,6 +183,7 @@ local function train(recipe)
   local dataset, eval_dataset = recipe:make_dataset "dataset", recipe:make_dataset "eval_dataset"
   dataset = dataset:whole_batches "train"
   say_what_is_saved(recipe)
+  say_what_is_measured(recipe)
   if flags.overfit then dataset = dataset:take(flags.overfit) end
   if flags.fast_dev_run and eval_dataset then eval_dataset = eval_dataset:take(flags.fast_dev_run) end
   local size = dataset:get_dataset_size()

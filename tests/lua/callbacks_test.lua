@@ -125,6 +125,25 @@ check.case("two callbacks of a kind that a training has once", function()
   check.fails_here("LossMonitor: there are two", train_with, ms.LossMonitor(0), ms.LossMonitor(2))
 end)
 
+check.case("a callback that would not be called, or asks for what there is not", function()
+  local model = ms.Model(Falling(), {
+    loss_fn = function(output) return ops.reduce_mean(output) end, optimizer = nn.SGD { learning_rate = 0.1 },
+  })
+  local function train_with(callback) model:train(1, data, { callbacks = { callback } }) end
+  local Dotted = ms.Callback:extend "Dotted"
+  function Dotted.on_train_end(context) return context end
+  check.fails_here("Dotted.on_train_end is defined with a dot: write function Dotted:on_train_end(context)", train_with,
+    Dotted())
+  local Misspelled = ms.Callback:extend "Misspelled"
+  function Misspelled:on_train_step_end(context) return context.globalstep end
+  check.fails_here("Misspelled: the context has no 'globalstep' (did you mean 'global_step'?); it has epoch, epochs, ",
+    train_with, Misspelled())
+  local Early, early = ms.Callback:extend "Early", {}
+  function Early:on_train_begin(context) early = { loss = context.loss, step = context.step } end
+  train_with(Early())
+  check.equal(early, { step = 0 })
+end)
+
 check.case("requires_grad of a parameter that is being trained cannot be set", function()
   local net, other = nn.Dense(2, 1), nn.Dense(2, 1)
   local problem

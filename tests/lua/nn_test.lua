@@ -560,6 +560,36 @@ check.case("a table of an initializer is given by name, and takes no place of an
   check.equal(nn.Dense({ 4, 3, has_bias = false }).weight.shape, { 3, 4 })
 end)
 
+check.case("methods that are defined with a dot", function()
+  local Gate = nn.Cell:extend "Gate"
+  function Gate.construct(x) return x end
+  check.fails_here("its method is defined with a dot: write a colon, as in function Net:construct(x)",
+    function() Gate()(ms.ones { 2 }) end)
+  local Sized = nn.Cell:extend "Sized"
+  function Sized.init(n) return n end
+  check.fails_here("its method is defined with a dot", function() Sized(3) end)
+end)
+
+check.case("a tensor takes no place of a parameter or a cell", function()
+  local net = nn.SequentialCell { nn.Dense(2, 3) }
+  check.fails_here("Dense.weight is a parameter: weight.value = x gives it a value; ms.Parameter(x) is another "
+    .. "parameter", function() net[1].weight = ms.ones { 3, 2 } end)
+  net[1].weight.value = ms.full({ 3, 2 }, 2)
+  check.equal(net[1].weight.value:totable(), { { 2, 2 }, { 2, 2 }, { 2, 2 } })
+  local Twice = nn.Cell:extend "Twice"
+  function Twice:init() self.fc = nn.Dense(2, 2) end
+  function Twice:construct(x)
+    self.fc = self.fc(x)
+    return self.fc
+  end
+  check.fails_here("Twice.fc is a cell, Dense: a tensor is assigned to another field, or to a local variable",
+    function() Twice()(ms.ones { 1, 2 }) end)
+  net[1].bias = nil
+  check.equal(#net:get_parameters(), 1)
+  net[1].weight = ms.Parameter(ms.zeros { 3, 2 })
+  check.equal(net[1].weight.value:totable(), { { 0, 0 }, { 0, 0 }, { 0, 0 } })
+end)
+
 check.case("errors of batch normalization name the class", function()
   for _, name in ipairs { "BatchNorm1d", "BatchNorm2d", "BatchNorm3d" } do
     check.fails_here(name .. ": unknown key 'dtype'", function() nn[name](24, { dtype = "float64" }) end)

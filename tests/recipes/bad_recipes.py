@@ -179,6 +179,12 @@ case("loss without a reduction", "expected a loss, one float number, got float32
      [(LOSS, "local loss = nn.CrossEntropyLoss \"none\"\n"), ("  loss = loss,\n", "  loss = loss,  --@\n")])
 case("labels that are floats", "expected ids of classes, int32 or int64, got float32[8]",
      [(XY, "local x, y = ms.ones { 64, 4 }, ms.zeros { 64 }\n"), ("  loss = loss,\n", "  loss = loss,  --@\n")])
+case("variable that there is not", "there is no variable 'los' (did you mean 'loss'?)",
+     [("  loss = loss,\n", "  loss = los,  --@\n")])
+case("names of fewer classes", "labels: expected 3 names, one for each number that the network gives, got 2",
+     [(TRAIN, TRAIN + '  eval = { metrics = { "top1" } }, eval_dataset = function()\n'
+              '    return ms.dataset.NumpySlicesDataset({ x, y }, { "x", "y" }):batch(8)\n  end,\n'
+              '  labels = { "a", "b" },  --@\n')])
 case("label out of range", "the label of record 5 is 3, expected 0 to 2 for 3 classes",
      [(XY, "local labels = {}\nfor i = 1, 64 do labels[i] = i == 14 and 3 or 0 end\n"
            "local x, y = ms.ones { 64, 4 }, ms.Tensor(labels, ms.int32)\n")], code=3)
