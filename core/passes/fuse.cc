@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/graph/gradient_marks.h"
+#include "core/op/elementwise.h"
 #include "core/op/formula.h"
 #include "core/op/registry.h"
 #include "core/passes/passes.h"
@@ -454,6 +455,25 @@ class Fuser {
                        [&](int32_t r) { return !std::binary_search(members.begin(), members.end(), r); });
   }
 
+  // Whether the program is computed in the arithmetic of its members. A node's is that of its inputs and outputs
+  // (ElementwiseComputeType), and a chain may begin and end with other types than it has inside: from integers through
+  // f32 to truth values, or from f32 through f64 to f32.
+  bool KeepsArithmetic(const Fused& fused, const std::vector<int32_t>& members,
+                       const std::vector<int32_t>& escaping) const {
+    std::vector<TensorView> inputs, outputs;
+    for (Value v : fused.inputs) inputs.push_back({graph_.TypeOf(v), nullptr});
+    for (int32_t m : escaping) outputs.push_back({graph_.nodes[m].outputs[0], nullptr});
+    const DType computed = ElementwiseComputeType(inputs, outputs);
+    return std::all_of(members.begin(), members.end(), [&](int32_t m) {
+      if (IsF64(m)) return computed == DType::kF64;
+      const std::vector<Value>& read = graph_.nodes[m].inputs;
+      const bool floats =
+          IsFloat(graph_.nodes[m].outputs[0].dtype) ||
+          std::any_of(read.begin(), read.end(), [this](Value v) { return IsFloat(graph_.TypeOf(v).dtype); });
+      return !floats || computed == DType::kF32;
+    });
+  }
+
   // The node of a program. `escaping`: the members that are its outputs.
   Node NodeOf(const Fused& fused, const std::vector<int32_t>& members, const std::vector<int32_t>& escaping) const {
     const Node& last = graph_.nodes[members.back()];
@@ -490,11 +510,12 @@ class Fuser {
     }
     if (escaping.empty()) return;  // dead
     fused.program.num_inputs = static_cast<int32_t>(fused.inputs.size());
-    const Node node = NodeOf(fused, members, escaping);
-    if (fused.inputs.empty()) {  // all constants: a broadcast number does as well
+    // Where all are constants, a broadcast number does as well.
+    if (fused.inputs.empty() || !KeepsArithmetic(fused, members, escaping)) {
       for (int32_t m : members) rewriter.Copy(m);
       return;
     }
+    const Node node = NodeOf(fused, members, escaping);
     std::vector<Value> mapped;
     for (Value v : fused.inputs) mapped.push_back(rewriter.Map(v));
     const std::vector<Value> out = rewriter.to().Clone(node, mapped);

@@ -233,7 +233,13 @@ class RowFuser {
     std::vector<int32_t> members = group->members;
     members.push_back(c);
     if (joined->program.scalars.code.size() > kMostInstructions) return false;
-    if (joined->operands.size() + ResultsOf(*joined, members).size() > kMostTensors) return false;
+    const std::vector<Value> results = ResultsOf(*joined, members);
+    if (joined->operands.size() + results.size() > kMostTensors) return false;
+    // The arithmetic is f64 where an operand or a result is.
+    const auto wide = [this](Value v) { return graph_.TypeOf(v).dtype == DType::kF64; };
+    if (IsWide(c) && std::none_of(joined->operands.begin(), joined->operands.end(), wide) &&
+        std::none_of(results.begin(), results.end(), wide))
+      return false;
     if (LeavesAndComesBack(members)) return false;
     group->draft = *joined;
     group->members = std::move(members);

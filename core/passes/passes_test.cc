@@ -857,6 +857,27 @@ TEST(Collectives, KeepTheirNumberAndTheirOrder) {
   EXPECT_EQ(tags, (std::vector<int64_t>{1, 2, 3, 3})) << ToString(graph);
 }
 
+// Types that a chain has inside alone are those of its arithmetic all the same.
+TEST(Fuse, ChainsComputeInTheTypesOfTheirMembers) {
+  GraphBuilder truths("truths");
+  const Value t = truths.Input("t", kData, {DType::kBool, {8}});
+  const Value half = Mul(truths, Cast(truths, t, DType::kF32), truths.Constant(0.5, DType::kF32));
+  truths.Output("above", Elementwise(truths, "greater", {half, truths.Constant(0.25, DType::kF32)}));
+  truths.Output("truth", Cast(truths, half, DType::kBool));
+  for (const DType narrow : {DType::kF32, DType::kBF16}) {
+    GraphBuilder wide("wide");
+    const Value d = Cast(wide, wide.Input("x", kData, {narrow, {8}}), DType::kF64);
+    const Value large = wide.Constant(1 << 30, DType::kF64);
+    const Value same = Sub(wide, Add(wide, d, large), large);
+    wide.Output("same", Cast(wide, same, narrow));
+    wide.Output("above", Elementwise(wide, "greater", {same, wide.Constant(0.01, DType::kF64)}));
+    const Graph graph = *wide.Finish();
+    ExpectEqual(graph, FuseElementwise(graph), 3);
+  }
+  const Graph graph = *truths.Finish();
+  ExpectEqual(graph, FuseElementwise(graph), 3);
+}
+
 // What a cast to fewer bits and back rounds stays rounded.
 TEST(Fuse, CastsThatRoundAreInTwoChains) {
   for (const auto& [from, by, back] : {std::array{DType::kF32, DType::kBF16, DType::kF32},
