@@ -117,7 +117,8 @@ StatusOr<int> ApplyEager(lua_State* L, Session& session, const OpDef& op, const 
   }
   RETURN_IF_ERROR(CheckElementTypes(op, data.size(), [&](size_t i) { return data[i].type; }));
   // Tensors do not change: two may have one memory. A parameter's does.
-  const bool same = op.name == "stop_gradient" || (op.name == "cast" && attrs.Type("dtype") == data[0].type.dtype);
+  const bool same = op.name == "stop_gradient" ||
+                    (op.name == "cast" && attrs.Has("dtype") && attrs.Type("dtype") == data[0].type.dtype);
   if (same && ToObject<Tensor>(L, operands[0]) != nullptr) {
     PushObject<Tensor>(L, data[0]);
     return 1;

@@ -298,19 +298,27 @@ std::vector<Value> Body(GraphBuilder& g, absl::Span<const Value> in, const Attrs
     return {g.Op("batch_norm_apply", {in[0], old_mean, rstd, scale, bias}, {{"data_format", format}}), old_mean,
             old_var};
   }
-  const std::vector<Value> sums = g.OpMulti("batch_norm_stats", {in[0], old_mean}, {{"data_format", format}});
-  if (!g.status().ok()) return std::vector<Value>(3);
   const double inverse = 1 / static_cast<double>(count), m = attrs.Float("momentum");
+  // The squares of x - shift are summed in f64. Where x is f64, that keeps the variance's digits only near the mean.
+  Value shift = old_mean;
+  if (x.dtype == DType::kF64) {
+    const std::vector<Value> about = g.OpMulti("batch_norm_stats", {in[0], old_mean}, {{"data_format", format}});
+    if (!g.status().ok()) return std::vector<Value>(3);
+    shift = Add(g, old_mean, Cast(g, Mul(g, about[0], inverse), statistics));
+  }
+  const std::vector<Value> sums = g.OpMulti("batch_norm_stats", {in[0], shift}, {{"data_format", format}});
+  if (!g.status().ok()) return std::vector<Value>(3);
   const double unbiased = count > 1 ? static_cast<double>(count) / static_cast<double>(count - 1) : 1;
   const Value wide_offset = Mul(g, sums[0], inverse);
   const Value wide_var =
       EmitFormula(g, "max(sq * inverse - d * d, 0)", {{"sq", sums[1]}, {"d", wide_offset}}, {{"inverse", inverse}});
   const Value offset = Cast(g, wide_offset, statistics), var = Cast(g, wide_var, statistics);
-  const Value mean = Add(g, offset, old_mean);
+  const Value mean = Add(g, offset, shift);
   const Value rstd = EmitFormula(g, "rsqrt(v + eps)", {{"v", var}}, {{"eps", eps}});
   const Value y =
       g.Op("batch_norm_apply", {in[0], mean, rstd, scale, bias}, {{"count", count}, {"data_format", format}});
-  const Value new_mean = EmitFormula(g, "old + m * d", {{"d", offset}, {"old", old_mean}}, {{"m", m}});
+  const Value change = shift == old_mean ? offset : Sub(g, mean, old_mean);
+  const Value new_mean = EmitFormula(g, "old + m * d", {{"d", change}, {"old", old_mean}}, {{"m", m}});
   const Value new_var = EmitFormula(g, "(1 - m) * old + m * unbiased * v", {{"v", var}, {"old", old_var}},
                                     {{"m", m}, {"unbiased", unbiased}});
   return {y, new_mean, new_var};
@@ -445,8 +453,7 @@ MSLUA_OPERATOR(batch_norm) {
   stats.Doc(
       "The sums over all but the channels of x - shift and of (x - shift)^2; x [n, c, ..], shift [c]. In f64, which "
       "keeps the variance's digits where the mean is far from the shift. Sums of parts add up. batch_norm shifts by "
-      "the "
-      "running mean.");
+      "the running mean, and x of f64 by its own.");
   stats.Input("x").Input("shift", TypeClass::kFloat).Outputs({"sum", "square_sum"});
   DeclareChannels(stats, 1, 1, 2, DType::kF64);
   stats.Grad(StatsGrad).Reference(StatsReference).OnDevice(StatsOnDevice).Fast(HighwayBatchNormStats());

@@ -24,7 +24,7 @@ std::vector<T> Values(const std::string& s) {
 }
 
 // One channel with values 1, 2, 3, 6: mean 3, variance 3.5, unbiased 14 / 3.
-StatusOr<std::vector<std::string>> Normalise(bool training) {
+StatusOr<std::vector<std::string>> Normalise(bool training, const std::vector<double>& x = {1, 2, 3, 6}) {
   GraphBuilder g;
   std::vector<Value> in = {g.Input("x", kData, {DType::kF64, {4, 1}})};
   for (const char* name : {"scale", "bias", "mean", "variance"})
@@ -33,8 +33,8 @@ StatusOr<std::vector<std::string>> Normalise(bool training) {
       g.OpMulti("batch_norm", in, {{"training", training}, {"momentum", 0.25}, {"eps", 0.5}});
   for (Value v : out) g.Output("o", v);
   ASSIGN_OR_RETURN(const Graph graph, g.Finish());
-  return EvaluateReference(graph, {Bytes<double>({1, 2, 3, 6}), Bytes<double>({2}), Bytes<double>({10}),
-                                   Bytes<double>({7}), Bytes<double>({8.5})});
+  return EvaluateReference(
+      graph, {Bytes<double>(x), Bytes<double>({2}), Bytes<double>({10}), Bytes<double>({7}), Bytes<double>({8.5})});
 }
 
 TEST(BatchNorm, TrainingUsesTheBatchAndMovesTheRunningStatistics) {
@@ -44,6 +44,16 @@ TEST(BatchNorm, TrainingUsesTheBatchAndMovesTheRunningStatistics) {
   for (int i = 0; i < 4; ++i) EXPECT_NEAR(y[i], (std::vector<double>{1, 2, 3, 6}[i] - 3) / 2 * 2 + 10, 1e-12);
   EXPECT_NEAR(Values<double>((*out)[1])[0], 0.75 * 7 + 0.25 * 3, 1e-12);
   EXPECT_NEAR(Values<double>((*out)[2])[0], 0.75 * 8.5 + 0.25 * 14 / 3, 1e-12);
+}
+
+TEST(BatchNorm, NumbersFarFromTheRunningMeanKeepTheirDigits) {
+  constexpr double kFar = 1e9;
+  const auto out = Normalise(true, {kFar + 1, kFar + 2, kFar + 3, kFar + 6});
+  ASSERT_TRUE(out.ok()) << out.status();
+  const std::vector<double> y = Values<double>((*out)[0]);
+  for (int i = 0; i < 4; ++i) EXPECT_NEAR(y[i], (std::vector<double>{1, 2, 3, 6}[i] - 3) / 2 * 2 + 10, 1e-6);
+  EXPECT_NEAR(Values<double>((*out)[1])[0], 0.75 * 7 + 0.25 * (kFar + 3), 1e-6);
+  EXPECT_NEAR(Values<double>((*out)[2])[0], 0.75 * 8.5 + 0.25 * 14 / 3, 1e-6);
 }
 
 TEST(BatchNorm, EvaluationUsesTheRunningStatistics) {
