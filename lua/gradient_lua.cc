@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "core/autodiff/gradient.h"
 #include "lua/graph_lua.h"
@@ -206,7 +207,12 @@ StatusOr<std::shared_ptr<Program>> ProgramOf(Session& session, const GradFunctio
   const bool custom = !trace.custom_gradients().empty();
   if (custom) RETURN_IF_ERROR(OutputGradients(trace, call));
   trace.OutputAssigned();
-  std::string key = absl::StrCat(Fingerprint(g.graph()));
+  // Of the same lines, which its errors name.
+  size_t lines = 0;
+  for (const Node& n : g.graph().nodes) {
+    if (n.location != nullptr) lines = absl::HashOf(lines, n.location->file, n.location->line);
+  }
+  std::string key = absl::StrCat(Fingerprint(g.graph()), " ", lines);
   for (const Value v : call.wrt) absl::StrAppend(&key, " ", v.node, ".", v.output);
   GradientPrograms& programs = ProgramsOf(session.lua());
   if (std::shared_ptr<Program> known = programs.Find(key)) return known;

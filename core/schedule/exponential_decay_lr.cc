@@ -1,4 +1,5 @@
 #include <cmath>
+#include <utility>
 
 #include "core/schedule/declare/decay.h"
 #include "core/schedule/define.h"
@@ -6,8 +7,11 @@
 namespace mslua {
 
 MSLUA_SCHEDULE(exponential_decay_lr) {
-  return DecaySchedule("exponential_decay_lr", "learning_rate * decay_rate^(e / decay_epoch)", "the factor of a decay",
-                       [](double rate, double decays) { return std::pow(rate, decays); });
+  DecayOptions options;
+  options.formula = "learning_rate * decay_rate^(e / decay_epoch)";
+  options.rate_doc = "the factor of a decay";
+  options.factor = [](double rate, double decays, double) { return std::pow(rate, decays); };
+  return DecaySchedule("exponential_decay_lr", std::move(options));
 }
 
 }  // namespace mslua

@@ -592,4 +592,12 @@ check.case("what is no tensor is named", function()
   end)
 end)
 
+check.case("an error names the line of its own function, not of an equal one", function()
+  local x, right, wrong = ms.Tensor { 1, 2, 3 }, ms.Tensor({ 1 }, ms.int32), ms.Tensor({ 9 }, ms.int32)
+  ms.value_and_grad(function(v) return ops.reduce_sum(ops.gather(v, right)) end)(x)
+  local line = debug.getinfo(1, "l").currentline + 1
+  local of_wrong = ms.value_and_grad(function(v) return ops.reduce_sum(ops.gather(v, wrong)) end)
+  check.fails(":" .. line .. ": gather", function() of_wrong(x) end)
+end)
+
 check.done()

@@ -55,6 +55,10 @@ check.case("decays by an exponent or a quotient", function()
   check.near(rates(nn.exponential_decay_lr { learning_rate = 1, decay_rate = 0.5, total_step = 5, decay_epoch = 2,
     is_stair = true }, 6), { 1, 1, 0.5, 0.5, 0.25, 0.25 }, 1e-12)
   check.near(rates(nn.natural_exp_decay_lr(1, 0.5, 2), 3), { 1, math.exp(-0.5), math.exp(-0.5) }, 1e-12)
+  -- mindspore.nn.natural_exp_decay_lr(0.1, 0.9, 6, 2, 2, True), and the same without stairs
+  check.near(rates(nn.natural_exp_decay_lr(0.1, 0.9, 6, 2, 2, true), 6),
+    { 0.1, 0.1, 0.1, 0.1, 0.016529888822158657, 0.016529888822158657 }, 1e-12)
+  check.near(rates(nn.natural_exp_decay_lr(0.1, 0.9, 6, 2, 2), 6)[3], 0.1 * math.exp(-0.9), 1e-12)
   check.near(rates(nn.inverse_decay_lr(1, 0.5, 3), 3), { 1, 1 / 1.5, 0.5 }, 1e-12)
 end)
 

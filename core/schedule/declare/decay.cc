@@ -8,20 +8,22 @@
 
 namespace mslua {
 
-ScheduleDef DecaySchedule(std::string function, const std::string& formula, std::string rate_doc,
-                          std::function<double(double rate, double decays)> factor) {
+ScheduleDef DecaySchedule(std::string function, DecayOptions options) {
   ScheduleDef def(std::move(function));
-  def.Doc(absl::StrCat(formula,
+  def.Doc(absl::StrCat(options.formula,
                        " at epoch e, which is the step when step_per_epoch is 1; after total_step steps the last one "
                        "stays."));
-  def.Number("learning_rate", Above(0), "the first rate").Number("decay_rate", Above(0), std::move(rate_doc)).Steps();
-  def.Integer("decay_epoch", 1, AtLeast(1), "epochs of a decay by decay_rate");
+  def.Number("learning_rate", Above(0), "the first rate")
+      .Number("decay_rate", Above(0), std::move(options.rate_doc))
+      .Steps();
+  def.Integer("decay_epoch", 1, AtLeast(1), std::move(options.decay_epoch_doc));
   def.Field(
       {"is_stair", ScheduleField::Kind::kBool, "change the rate at the end of a decay alone", {}, {0}, false, ""});
-  const auto rate = [factor = std::move(factor)](const ScheduleSettings& s, int64_t step) {
+  const auto rate = [factor = std::move(options.factor)](const ScheduleSettings& s, int64_t step) {
     const int64_t epoch = std::min(step, s.Int("total_step") - 1) / s.Int("step_per_epoch");
-    const double decays = static_cast<double>(epoch) / s.Number("decay_epoch");
-    return s.Number("learning_rate") * factor(s.Number("decay_rate"), s.Flag("is_stair") ? std::floor(decays) : decays);
+    const double each = s.Number("decay_epoch"), decays = static_cast<double>(epoch) / each;
+    return s.Number("learning_rate") *
+           factor(s.Number("decay_rate"), s.Flag("is_stair") ? std::floor(decays) : decays, each);
   };
   // It falls, or rises, all the way.
   def.Highest([rate](const ScheduleSettings& s) { return std::max(rate(s, 0), rate(s, s.Int("total_step") - 1)); });

@@ -8,10 +8,16 @@
 
 namespace mslua {
 
-// The schedule learning_rate * factor(decay_rate, e / decay_epoch) at epoch e; the last of total_step steps stays. Its
-// fields are learning_rate, decay_rate, those of ScheduleDef::Steps(), decay_epoch = 1 and is_stair = false, which
-// rounds e / decay_epoch down. `formula` and `rate_doc` (of decay_rate) are for help.
-ScheduleDef DecaySchedule(std::string function, const std::string& formula, std::string rate_doc,
-                          std::function<double(double rate, double decays)> factor);
+struct DecayOptions {
+  std::string formula, rate_doc;  // for help: the rate at epoch e, and what decay_rate is
+  std::string decay_epoch_doc = "epochs of a decay by decay_rate";
+  // What the first rate is multiplied by after so many decays of decay_epoch epochs.
+  std::function<double(double rate, double decays, double decay_epoch)> factor;
+};
+
+// The schedule learning_rate * factor(decay_rate, e / decay_epoch, decay_epoch) at epoch e; the last of total_step
+// steps stays. Its fields are learning_rate, decay_rate, those of ScheduleDef::Steps(), decay_epoch = 1 and is_stair =
+// false, which rounds e / decay_epoch down.
+ScheduleDef DecaySchedule(std::string function, DecayOptions options);
 
 }  // namespace mslua
