@@ -18,6 +18,7 @@
 #include "absl/types/span.h"
 #include "collectives/call.h"
 #include "collectives/flight_recorder.h"
+#include "collectives/siblings.h"
 #include "core/base/status.h"
 
 namespace mslua {
@@ -29,7 +30,7 @@ struct Handle {
 
 class Communicator {
  public:
-  virtual ~Communicator() = default;
+  virtual ~Communicator() { siblings_->Remove(this); }
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
@@ -47,6 +48,8 @@ class Communicator {
   virtual Status Progress() = 0;
   // True when the call has ended.
   virtual bool Done(Handle handle) const = 0;
+  // Whether calls have begun that need this rank's calls to end, and no error has ended the group.
+  virtual bool busy() const { return false; }
   // Start and Wait.
   virtual Status Run(const Call& call);
 
@@ -71,10 +74,19 @@ class Communicator {
 
   // The last calls of this rank, over all its groups; a device's, which go another way, are entered there too.
   FlightRecorder& recorder() const { return *recorder_; }
+  // The groups made from one another, of which this is one.
+  const std::shared_ptr<Siblings>& siblings() const { return siblings_; }
 
  protected:
-  Communicator(int rank, std::vector<int> members, std::shared_ptr<FlightRecorder> recorder)
-      : recorder_(std::move(recorder)), rank_(rank), members_(std::move(members)) {}
+  // `siblings`: of the group that it is made from; null: it is made from none.
+  Communicator(int rank, std::vector<int> members, std::shared_ptr<FlightRecorder> recorder,
+               std::shared_ptr<Siblings> siblings = nullptr)
+      : recorder_(std::move(recorder)),
+        siblings_(siblings == nullptr ? std::make_shared<Siblings>() : std::move(siblings)),
+        rank_(rank),
+        members_(std::move(members)) {
+    siblings_->Add(this);
+  }
 
   // InvalidArgument when `call` cannot be right whatever the peers do.
   Status Validate(const Call& call) const;
@@ -85,7 +97,8 @@ class Communicator {
   // `why` with this rank before its message, unless a rank is there.
   Status Mine(const Status& why) const;
 
-  std::shared_ptr<FlightRecorder> recorder_;
+  const std::shared_ptr<FlightRecorder> recorder_;
+  const std::shared_ptr<Siblings> siblings_;
 
  private:
   const int rank_;

@@ -287,6 +287,44 @@ void CheckAsynchronous(Communicator& comm) {
   }
 }
 
+// Rank 0 sends to 2 and then sums with 1, which first takes a message of 3; this comes after a sum of 2 and 3, for
+// which 2 needs all of rank 0's message.
+void CheckMessagesBesideCollectives(Communicator& comm) {
+  constexpr int64_t kCount = 1 << 20;
+  const int me = comm.rank();
+  const std::vector<int> row = me < 2 ? std::vector<int>{0, 1} : std::vector<int>{2, 3};
+  const std::vector<int> column = me % 2 == 0 ? std::vector<int>{0, 2} : std::vector<int>{1, 3};
+  if (comm.size() < 4 || me > 3) return;
+  auto in_row = comm.Split(row, "conformance.lua:6", kLimit),
+       in_column = comm.Split(column, "conformance.lua:7", kLimit);
+  ASSERT_TRUE(in_row.ok() && in_column.ok()) << in_row.status() << in_column.status();
+  std::vector<int32_t> x(kCount, me), y(kCount), sums(8, 1);
+  const auto sum = [&] {
+    EXPECT_TRUE((*in_row)->Run(Call::AllReduce(ReduceOp::kSum, DType::kI32, sums.data(), sums.data(), 8)).ok());
+    EXPECT_EQ(sums, std::vector<int32_t>(8, 2));
+  };
+  const auto receive = [&](int from) {
+    EXPECT_TRUE((*in_column)->Run(Call::Recv(DType::kI32, y.data(), kCount, 0)).ok());
+    EXPECT_EQ(y, std::vector<int32_t>(kCount, from));
+  };
+  if (me == 0) {
+    const auto sent = (*in_column)->Start(Call::Send(DType::kI32, x.data(), kCount, 1));
+    ASSERT_TRUE(sent.ok()) << sent.status();
+    sum();
+    EXPECT_TRUE((*in_column)->Wait(*sent).ok());
+  } else if (me == 1) {
+    EXPECT_TRUE((*in_column)->Run(Call::Recv(DType::kI32, y.data(), kCount, 1)).ok());
+    EXPECT_EQ(y, std::vector<int32_t>(kCount, 3));
+    sum();
+  } else if (me == 2) {
+    receive(0);
+    sum();
+  } else {
+    sum();
+    EXPECT_TRUE((*in_column)->Run(Call::Send(DType::kI32, x.data(), kCount, 0)).ok());
+  }
+}
+
 void CheckMessages(Communicator& comm, const ConformanceOptions& options) {
   const int n = comm.size(), me = comm.rank();
   if (n == 1) return;

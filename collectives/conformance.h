@@ -32,6 +32,9 @@ void CheckGroups(Communicator& comm, const ConformanceOptions& options = {});
 void CheckAsynchronous(Communicator& comm);
 // Send and recv around a ring and between all pairs, sizes from 0 to large.
 void CheckMessages(Communicator& comm, const ConformanceOptions& options = {});
+// Messages of one group move while their sender waits for a collective of another. With fewer than 4 ranks nothing is
+// checked.
+void CheckMessagesBesideCollectives(Communicator& comm);
 // The largest and the least of numbers and NaN is NaN, whichever rank has it.
 void CheckNaN(Communicator& comm);
 // The same reduction twice gives the same bits.

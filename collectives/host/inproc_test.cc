@@ -32,6 +32,7 @@ TEST_P(Inproc, Groups) {
   Run([](Communicator& c) { CheckGroups(c); });
 }
 TEST_P(Inproc, Asynchronous) { Run(CheckAsynchronous); }
+TEST_P(Inproc, MessagesBesideCollectives) { Run(CheckMessagesBesideCollectives); }
 TEST_P(Inproc, Messages) {
   Run([](Communicator& c) { CheckMessages(c); });
 }

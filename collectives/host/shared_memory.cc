@@ -78,8 +78,9 @@ void CopyResult(char* to, const char* from, int64_t bytes, int64_t whole) {
 class SharedMemoryCommunicator : public Communicator {
  public:
   SharedMemoryCommunicator(std::shared_ptr<Host> host, std::vector<int> members, int place, std::string key,
-                           uint32_t epoch, std::shared_ptr<FlightRecorder> recorder, Board board)
-      : Communicator(place, std::move(members), std::move(recorder)),
+                           uint32_t epoch, std::shared_ptr<FlightRecorder> recorder, std::shared_ptr<Siblings> siblings,
+                           Board board)
+      : Communicator(place, std::move(members), std::move(recorder), std::move(siblings)),
         host_(std::move(host)),
         key_(std::move(key)),
         epoch_(epoch),
@@ -95,6 +96,7 @@ class SharedMemoryCommunicator : public Communicator {
   bool Done(Handle handle) const override {
     return handle.id % 2 == 1 ? !messages_.Has(handle.id) : done_ >= handle.id / 2;
   }
+  bool busy() const override { return failed_.ok() && !waits_ && (done_ < begun_ || !messages_.empty()); }
   StatusOr<std::unique_ptr<Communicator>> Split(absl::Span<const int> ranks, absl::string_view source,
                                                 absl::Duration limit) override;
   StatusOr<void*> AllocateShared(int64_t bytes, absl::string_view source) override;
@@ -161,6 +163,8 @@ class SharedMemoryCommunicator : public Communicator {
   Status Sleep(std::atomic<uint32_t>& word, uint32_t target, int peer, const Call& call, bool for_announcement);
   Status WaitForMessage(uint64_t id);
   Status MoveMessages(bool* moved);
+  // What the siblings have begun, while this group waits.
+  Status MoveSiblings();
   // What ended `call`: `seen`, or what a peer noted down before, which may be gone because of it.
   Status FirstCause(const Status& seen, const Call& call) const;
   // Not OK when `peer` cannot answer any more.
@@ -179,6 +183,7 @@ class SharedMemoryCommunicator : public Communicator {
   const int looks_;
 
   Status failed_;
+  bool waits_ = false;  // in a call that must not be entered again
   std::array<Pending, Board::kSlots> pending_;
   std::array<uint32_t, kMaxRanks> peer_done_ = {};  // calls that each peer is known to have finished
   uint64_t begun_ = 0, done_ = 0;
@@ -217,6 +222,7 @@ Status SharedMemoryCommunicator::Wait(Handle handle) {
 
 Status SharedMemoryCommunicator::Progress() {
   RETURN_IF_ERROR(failed_);
+  if (waits_) return absl::OkStatus();
   const Status aborted = board_.Aborted();
   if (!aborted.ok()) return Fail(aborted);
   for (bool moved = true; moved;) {
@@ -653,7 +659,10 @@ Status SharedMemoryCommunicator::Sleep(std::atomic<uint32_t>& word, uint32_t tar
       status = MoveMessages(&moved);
       if (!status.ok()) break;
     }
-    FutexWait(word, value, std::min(left, messages_.empty() ? kLookAround : kLookAroundWithMessages));
+    status = MoveSiblings();
+    if (!status.ok()) break;
+    const bool moving = !messages_.empty() || siblings_->Busy(this);
+    FutexWait(word, value, std::min(left, moving ? kLookAroundWithMessages : kLookAround));
   }
   sleepers.fetch_sub(1);
   return status;
@@ -689,8 +698,11 @@ Status SharedMemoryCommunicator::WaitForMessage(uint64_t id) {
       if (moved) continue;
       return Fail(status);
     }
+    status = MoveSiblings();
+    if (!status.ok()) return Fail(status);
+    const bool moving = done_ < begun_ || siblings_->Busy(this);
     mine.listening.store(1);
-    if (mine.bell.load() == bell) FutexWait(mine.bell, bell, done_ < begun_ ? kLookAroundWithMessages : kLookAround);
+    if (mine.bell.load() == bell) FutexWait(mine.bell, bell, moving ? kLookAroundWithMessages : kLookAround);
     mine.listening.store(0);
   }
   return absl::OkStatus();
@@ -703,6 +715,13 @@ Status SharedMemoryCommunicator::MoveMessages(bool* moved) {
   if (!result.ok()) return Fail(Annotate(result.status(), Me()));
   *moved = *result;
   return absl::OkStatus();
+}
+
+Status SharedMemoryCommunicator::MoveSiblings() {
+  waits_ = true;
+  const Status moved = siblings_->Progress(this);
+  waits_ = false;
+  return moved;
 }
 
 Status SharedMemoryCommunicator::FirstCause(const Status& seen, const Call& call) const {
@@ -778,8 +797,9 @@ StatusOr<std::unique_ptr<Communicator>> SharedMemoryCommunicator::Split(absl::Sp
   std::vector<int> group;
   for (int r : ranks) group.push_back(members()[r]);
   const std::string key = absl::StrCat(key_, "/", absl::StrJoin(group, ","), "#", splits_[group]++);
-  ASSIGN_OR_RETURN(std::unique_ptr<Communicator> made,
-                   MakeSharedMemoryCommunicator(host_, std::move(group), place, key, epoch_, recorder_, limit));
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<Communicator> made,
+      MakeSharedMemoryCommunicator(host_, std::move(group), place, key, epoch_, recorder_, limit, siblings_));
   RETURN_IF_ERROR(made->Run(Call::Barrier().At(source).Within(limit)));
   return made;
 }
@@ -795,18 +815,17 @@ StatusOr<void*> SharedMemoryCommunicator::AllocateShared(int64_t bytes, absl::st
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Communicator>> MakeSharedMemoryCommunicator(std::shared_ptr<Host> host,
-                                                                     std::vector<int> members, int place,
-                                                                     std::string key, uint32_t epoch,
-                                                                     std::shared_ptr<FlightRecorder> recorder,
-                                                                     absl::Duration limit) {
+StatusOr<std::unique_ptr<Communicator>> MakeSharedMemoryCommunicator(
+    std::shared_ptr<Host> host, std::vector<int> members, int place, std::string key, uint32_t epoch,
+    std::shared_ptr<FlightRecorder> recorder, absl::Duration limit, std::shared_ptr<Siblings> siblings) {
   if (members.size() > kMaxRanks) {
     return absl::InvalidArgumentError(
         absl::StrCat("a group on one host has at most ", kMaxRanks, " ranks, not ", members.size()));
   }
   ASSIGN_OR_RETURN(Board board, host->Join(members, place, key, limit));
-  return std::unique_ptr<Communicator>(new SharedMemoryCommunicator(
-      std::move(host), std::move(members), place, std::move(key), epoch, std::move(recorder), std::move(board)));
+  return std::unique_ptr<Communicator>(new SharedMemoryCommunicator(std::move(host), std::move(members), place,
+                                                                    std::move(key), epoch, std::move(recorder),
+                                                                    std::move(siblings), std::move(board)));
 }
 
 }  // namespace mslua

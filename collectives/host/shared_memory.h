@@ -18,11 +18,10 @@
 
 namespace mslua {
 
-// `key` names the group ("world"); `epoch` is the membership generation that announcements carry.
-StatusOr<std::unique_ptr<Communicator>> MakeSharedMemoryCommunicator(std::shared_ptr<Host> host,
-                                                                     std::vector<int> members, int place,
-                                                                     std::string key, uint32_t epoch,
-                                                                     std::shared_ptr<FlightRecorder> recorder,
-                                                                     absl::Duration limit);
+// `key` names the group ("world"); `epoch` is the membership generation that announcements carry; `siblings` are those
+// of the group that it is made from, null where there is none.
+StatusOr<std::unique_ptr<Communicator>> MakeSharedMemoryCommunicator(
+    std::shared_ptr<Host> host, std::vector<int> members, int place, std::string key, uint32_t epoch,
+    std::shared_ptr<FlightRecorder> recorder, absl::Duration limit, std::shared_ptr<Siblings> siblings = nullptr);
 
 }  // namespace mslua

@@ -36,7 +36,7 @@ class NetworkCommunicator : public Communicator {
  public:
   // `exchange` has the members of group.local.
   NetworkCommunicator(NetworkGroup group, std::unique_ptr<Communicator> exchange)
-      : Communicator(group.place, std::move(group.members), std::move(group.recorder)),
+      : Communicator(group.place, std::move(group.members), std::move(group.recorder), group.local->siblings()),
         key_(std::move(group.key)),
         id_(GroupId(key_)),
         epoch_(group.epoch),
@@ -62,6 +62,7 @@ class NetworkCommunicator : public Communicator {
     if (handle.id % 2 == 0) return done_ >= handle.id / 2;
     return std::none_of(messages_.begin(), messages_.end(), [&](const auto& m) { return m->id == handle.id; });
   }
+  bool busy() const override { return failed_.ok() && !(operations_.empty() && messages_.empty()); }
   StatusOr<std::unique_ptr<Communicator>> Split(absl::Span<const int> ranks, absl::string_view source,
                                                 absl::Duration limit) override;
   StatusOr<void*> AllocateShared(int64_t bytes, absl::string_view source) override;
@@ -242,8 +243,11 @@ Status NetworkCommunicator::WaitUntil(const Call& call, const std::function<bool
     const bool local = local_ != nullptr &&
                        ((!operations_.empty() && !operations_.front()->local.empty()) ||
                         std::any_of(messages_.begin(), messages_.end(), [](const auto& m) { return m->is_local; }));
-    // Nothing moves until a frame has come or gone, or a rank of this host has done something.
-    const Status status = links_->Wait(id_, local ? kLookAroundWithLocal : kLookAround, [&](std::vector<int>* awaited) {
+    const Status siblings = siblings_->Progress(this);
+    if (!siblings.ok()) return Fail(siblings);
+    // Nothing moves until a frame has come or gone, a rank of this host has done something, or a sibling's call moves.
+    const bool looks = local || siblings_->Busy(this);
+    const Status status = links_->Wait(id_, looks ? kLookAroundWithLocal : kLookAround, [&](std::vector<int>* awaited) {
       if (!operations_.empty()) {
         const Operation& op = *operations_.front();
         if (op.local.empty() && StageDone(op)) return true;

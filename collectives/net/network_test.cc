@@ -35,6 +35,7 @@ TEST_P(Network, Groups) {
   Run([](Communicator& c) { CheckGroups(c); });
 }
 TEST_P(Network, Asynchronous) { Run(CheckAsynchronous); }
+TEST_P(Network, MessagesBesideCollectives) { Run(CheckMessagesBesideCollectives); }
 TEST_P(Network, Messages) {
   Run([](Communicator& c) { CheckMessages(c); });
 }

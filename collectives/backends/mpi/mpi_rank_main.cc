@@ -36,6 +36,7 @@ int main(int argc, char** argv) {
     CheckCollectives(**comm, options);
     CheckGroups(**comm, options);
     CheckAsynchronous(**comm);
+    CheckMessagesBesideCollectives(**comm);
     CheckMessages(**comm, options);
     CheckNaN(**comm);
     CheckRepeatable(**comm, options);

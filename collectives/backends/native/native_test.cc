@@ -58,6 +58,7 @@ TEST_P(Native, Groups) {
   Run([](Communicator& c) { CheckGroups(c); });
 }
 TEST_P(Native, Asynchronous) { Run(CheckAsynchronous); }
+TEST_P(Native, MessagesBesideCollectives) { Run(CheckMessagesBesideCollectives); }
 TEST_P(Native, Messages) {
   Run([](Communicator& c) { CheckMessages(c); });
 }
