@@ -119,9 +119,9 @@ TEST(SampleCodeTest, SameForAnyWorkersAndResumed) {
 
 TEST(SampleCodeTest, ErrorsNameTheSample) {
   const auto code = std::make_shared<Doubling>();
-  EXPECT_THAT(ErrorOf(Numbers(4, 98).Call({code, {}, {}})), HasSubstr("bad sample (NumpySlicesDataset, row 0)"));
+  EXPECT_THAT(ErrorOf(Numbers(4, 98).Call({code, {}, {}})), HasSubstr("bad sample (NumpySlicesDataset, row 1)"));
   const auto bad = LoaderOf(Numbers(4, 95).Call({code, {}, {}}).Batch({2}), 2);
-  EXPECT_THAT(ReadEpoch(bad.get()).error, HasSubstr("bad sample (NumpySlicesDataset, row 3)"));
+  EXPECT_THAT(ReadEpoch(bad.get()).error, HasSubstr("bad sample (NumpySlicesDataset, row 4)"));
   EXPECT_THAT(ErrorOf(Numbers(4).Call({code, {}, {"a", "b"}})), HasSubstr("should give 2 values, got 1"));
   EXPECT_THAT(ErrorOf(Numbers(4).Batch({2}).Call({code, {}, {}})), HasSubstr("call it before batch"));
 }
@@ -130,7 +130,7 @@ TEST(SampleCodeTest, ErrorsNameTheSample) {
 TEST(SampleCodeTest, SlowFunctionsAreNamed) {
   const auto code = std::make_shared<Doubling>();
   EXPECT_THAT(ErrorOf(Numbers(4, 99).Call({code, {}, {}})),
-              HasSubstr("double.lua:3: the function has not returned after 0.3 s (NumpySlicesDataset, row 0)"));
+              HasSubstr("double.lua:3: the function has not returned after 0.3 s (NumpySlicesDataset, row 1)"));
   const Dataset late = Numbers(103).Take({100}).Call({code, {}, {}}).Batch({33});
   const auto loader = LoaderOf(late, 2);
   EXPECT_THAT(ReadEpoch(loader.get()).error, testing::AnyOf(HasSubstr("row 98"), HasSubstr("row 99")));

@@ -360,13 +360,13 @@ TEST(LoaderTest, AnErrorOfARecordNamesItsSample) {
   Batch batch;
   ASSERT_TRUE(*loader->Next(&batch));
   const int32_t label = batch.columns[1].as<int32_t>()[2];
-  Status bad = absl::DataLossError("record 2 is bad");
+  Status bad = absl::DataLossError("record 3 is bad");
   EXPECT_EQ(NameSample(bad, *loader, batch), bad) << "no record is named";
   bad.SetPayload("mslua/record", absl::Cord(absl::StrCat("2 4 ", label)));
   EXPECT_EQ(NameSample(bad, *loader, batch).message(),
-            absl::StrCat("record 2 is bad (epoch 1, batch 1 of the epoch: NumpySlicesDataset, row ", label, ")"));
+            absl::StrCat("record 3 is bad (epoch 1, batch 1 of the epoch: NumpySlicesDataset, row ", label + 1, ")"));
   bad.SetPayload("mslua/record", absl::Cord(absl::StrCat("1 2 ", label)));  // of a micro-batch
-  EXPECT_EQ(NameSample(bad, *loader, batch).message(), "record 2 is bad (epoch 1, batch 1 of the epoch)");
+  EXPECT_EQ(NameSample(bad, *loader, batch).message(), "record 3 is bad (epoch 1, batch 1 of the epoch)");
 }
 
 // The order of an epoch has 4 bytes a sample; it is made on a worker's thread.

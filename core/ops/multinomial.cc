@@ -74,13 +74,13 @@ int64_t PlaceInWhole(const Attrs& attrs, const Shape& shape, int64_t at) {
 }
 
 Status WrongWeight(int64_t at, int64_t classes, absl::string_view what) {
-  return absl::DataLossError(absl::StrCat("probs: weight ", at % classes, " of row ", at / classes, " is ", what,
+  return absl::DataLossError(absl::StrCat("probs: weight ", at % classes + 1, " of row ", at / classes + 1, " is ", what,
                                           ", expected a finite number, at least 0"));
 }
 
 Status TooFew(int64_t row, int64_t found, int64_t wanted) {
   return absl::DataLossError(
-      absl::StrCat("probs: row ", row, " has ", found, " weights above 0, expected at least ", wanted));
+      absl::StrCat("probs: row ", row + 1, " has ", found, " weights above 0, expected at least ", wanted));
 }
 
 // Weights above 0 that a row needs.

@@ -133,7 +133,7 @@ TEST(GatherDTest, AWrongLabelIsNamedWithItsRecord) {
                                       {{"axis", int64_t{1}}, {"labels", true}});
   ASSERT_TRUE(call.ok()) << call.status();
   const Status wanted = RunFast(*call, inputs).status;
-  EXPECT_EQ(wanted.message(), "the label of record 2 is 7, expected 0 to 4 for 5 classes");
+  EXPECT_EQ(wanted.message(), "the label of record 3 is 7, expected 0 to 4 for 5 classes");
   EXPECT_TRUE(wanted.GetPayload("mslua/record").has_value());
   EXPECT_EQ(testing::RunReference(*call, inputs).status(), wanted);
   DeviceFault fault;

@@ -34,7 +34,7 @@ TEST_P(Kernels, LabelOutOfRangeIsNamed) {
   float loss[2];
   for (const int32_t label : {19, -1}) {
     const Status s = RunKernel(GetParam(), std::vector<float>(2 * kClasses), {3, label}, loss);
-    EXPECT_EQ(s.message(), "the label of record 1 is " + std::to_string(label) + ", expected 0 to 18 for 19 classes");
+    EXPECT_EQ(s.message(), "the label of record 2 is " + std::to_string(label) + ", expected 0 to 18 for 19 classes");
   }
 }
 

@@ -133,7 +133,7 @@ TEST_F(RowsTest, AWrongLabelIsNamed) {
   const Graph before = FuseForDevice(EliminateDeadNodes(*g.Finish())), after = FuseRows(before);
   label_ = 6;
   const auto want = Run(before), got = Run(after);
-  EXPECT_TRUE(absl::StrContains(want.status().message(), "recipe.lua:7: Loss: the label of record 0 is 6"))
+  EXPECT_TRUE(absl::StrContains(want.status().message(), "recipe.lua:7: Loss: the label of record 1 is 6"))
       << want.status();
   EXPECT_EQ(std::string(got.status().message()), std::string(want.status().message()));
 }

@@ -208,7 +208,7 @@ check.case("gather_nd, scatter_nd and tensor_scatter_add", function()
     check.fails_here("gather" .. problem, function() ops.gather_nd(z, int { place }) end)
     check.fails_here("scatter" .. problem, function() ops.scatter_nd(int { place }, f64 { 1 }, { 2, 3 }) end)
     -- In a graph the operator says it.
-    check.fails(("gather: indices[0] is %d, expected 0 to %d"):format(place[d], d),
+    check.fails(("gather: indices[1] is %d, expected 0 to %d"):format(place[d], d),
       function() ms.value_and_grad(function(v) return ops.gather_nd(v, int { place }):sum() end)(z) end)
   end
   check.fails_here("gather_nd: indices: expected integers [.., k], where k is from 1 to 2",

@@ -170,7 +170,7 @@ check.case("MultiMarginLoss", function()
   check.near(flat(squared "none"(out, ids)), { 0, 2.04166666667 }, 1e-11)
   check.near(values(squared "mean":rows(out, ids)), { 0, 2.04166666667 }, 1e-11)
   check_gradient("MultiMarginLoss", function(x_) return squared "mean"(x_, ids) end, { out })
-  check.fails("gather_d: the label of record 1 is 3",
+  check.fails("gather_d: the label of record 2 is 3",
     function() nn.MultiMarginLoss()(out, ms.Tensor({ 2, 3 }, ms.int32)) end)
   check.fails("MultiMarginLoss: expected outputs [n, classes], got {3}",
     function() nn.MultiMarginLoss()(f64 { 1, 2, 3 }, ms.Tensor({ 1 }, ms.int32)) end)
@@ -400,7 +400,7 @@ check.case("a label that is no class is named with its record", function()
     nn.CrossEntropyLoss { weight = weight, label_smoothing = 0.1 }, nn.NLLLoss(), nn.NLLLoss { weight = weight },
     nn.FocalLoss(), nn.FocalLoss { weight = weight },
   } do
-    local text = "the label of record 2 is 3, expected 0 to 2 for 3 classes"
+    local text = "the label of record 3 is 3, expected 0 to 2 for 3 classes"
     check.fails(text, function() loss(x, labels) end)
     check.fails(text, function() ms.grad(function(logits) return loss(logits, labels) end)(x) end)
   end

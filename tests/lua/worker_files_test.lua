@@ -74,7 +74,7 @@ end)
 
 check.case("errors name file, line and sample", function()
   local bad = file "return function(x)\n  if x:item() == 5 then error 'five' end\n  return x\nend"
-  check.fails(bad .. ":2: five (NumpySlicesDataset, row 5)", function() values(numbers(9):map { operations = bad }) end)
+  check.fails(bad .. ":2: five (NumpySlicesDataset, row 6)", function() values(numbers(9):map { operations = bad }) end)
   check.fails_here("no file 'nowhere.lua'", function() numbers(2):map { operations = "nowhere.lua" } end)
   check.fails("should return a function", function() values(numbers(2):map { operations = file "return 3" }) end)
   check.fails("should give 1 value, got 2", function()

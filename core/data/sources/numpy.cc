@@ -111,7 +111,7 @@ class NumpyReader : public Reader {
       if (status.ok() && checksums != nullptr) status = checksums->Add(i, place);
       if (!status.ok()) return Annotate(status, array.where);
       if (array.type.dtype == DType::kBool && std::any_of(place, place + bytes_of_row, [](uint8_t b) { return b > 1; }))
-        return absl::DataLossError(absl::StrCat(array.where, ", row ", i, ": a bool is neither 0 nor 1"));
+        return absl::DataLossError(absl::StrCat(array.where, ", row ", i + 1, ": a bool is neither 0 nor 1"));
       row[k] = RawColumn{place, columns_[k].type};
       at += Padded(bytes_of_row);
     }
@@ -126,7 +126,7 @@ class NumpyReader : public Reader {
     }
   }
 
-  std::string Where(int64_t i) const override { return absl::StrCat(arrays_[0].array.where, ", row ", i); }
+  std::string Where(int64_t i) const override { return absl::StrCat(arrays_[0].array.where, ", row ", i + 1); }
 
  private:
   static size_t Padded(int64_t bytes) { return static_cast<size_t>(RoundUp(bytes, kAlignment)); }

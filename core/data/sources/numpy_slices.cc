@@ -24,7 +24,7 @@ class SlicesReader : public Reader {
   }
 
   bool in_memory() const override { return true; }
-  std::string Where(int64_t i) const override { return absl::StrCat("NumpySlicesDataset, row ", i); }
+  std::string Where(int64_t i) const override { return absl::StrCat("NumpySlicesDataset, row ", i + 1); }
 
  private:
   std::vector<NamedArray> arrays_;

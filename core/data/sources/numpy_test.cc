@@ -168,7 +168,7 @@ TEST(NumpyTest, Errors) {
   EXPECT_THAT(message(Npy("<f4", "()", "abcd")), HasSubstr("it is one number"));
   EXPECT_THAT(message(Npy("<f4", "(0, 1)", "")), HasSubstr("no row"));
   EXPECT_THAT(message(Npy("<f4", "(-1,)", "abcd")), HasSubstr("dimension -1"));
-  EXPECT_THAT(message(Npy("|b1", "(1,)", "\x02")), HasSubstr("row 0: a bool is neither 0 nor 1"));
+  EXPECT_THAT(message(Npy("|b1", "(1,)", "\x02")), HasSubstr("row 1: a bool is neither 0 nor 1"));
   EXPECT_THAT(message(Npz({{"x.npy", X()}, {"y.npy", Npy("|u1", "(2,)", "ab")}}, false)),
               AllOf(HasSubstr("member 'y.npy': 2 rows"), HasSubstr("member 'x.npy' has 3")));
   EXPECT_THAT(message(Npz({{"x.npy", X()}}, false), {{"column_names", Names{"xx"}}}), HasSubstr("no array 'xx'"));

@@ -330,7 +330,7 @@ AxisView AxisView::Of(const Shape& shape, int64_t axis) {
 }
 
 Status WrongLabel(int64_t i, int64_t records, int64_t label, int64_t classes) {
-  Status bad = absl::DataLossError(absl::StrCat("the label of record ", i, " is ", label, ", expected 0 to ",
+  Status bad = absl::DataLossError(absl::StrCat("the label of record ", i + 1, " is ", label, ", expected 0 to ",
                                                 classes - 1, " for ", classes, " classes"));
   // For data::NameSample, which knows the sample.
   bad.SetPayload("mslua/record", absl::Cord(absl::StrCat(i, " ", records, " ", label)));

@@ -36,7 +36,7 @@ FastKernel HighwaySparseCrossEntropyGrad();
 
 // OK, or which record has a label that is neither in [0, classes) nor `ignore`.
 Status CheckLabels(DType type, const void* labels, int64_t records, int64_t classes, int64_t ignore);
-// Its error for the label of record i of so many.
+// Its error for the label of record i, from 0, of so many; the message counts records from 1.
 Status WrongLabel(int64_t i, int64_t records, int64_t label, int64_t classes);
 
 }  // namespace mslua

@@ -11,7 +11,7 @@ namespace {
 Status WrongIndex(const Shape& shape, int64_t i, int64_t at, int64_t size, absl::string_view name) {
   Shape where;
   const Shape strides = RowMajorStrides(shape);
-  for (size_t d = 0; d < strides.size(); ++d) where.push_back(i / strides[d] % shape[d]);
+  for (size_t d = 0; d < strides.size(); ++d) where.push_back(i / strides[d] % shape[d] + 1);
   return absl::DataLossError(
       absl::StrCat(name, ToString(absl::MakeConstSpan(where)), " is ", at, ", expected 0 to ", size - 1));
 }
