@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -27,20 +29,28 @@ int EditDistance(std::string_view a, std::string_view b) {
 }
 
 std::string Closest(std::string_view name, const std::vector<std::string>& candidates) {
-  constexpr size_t kLongestName = 64;
+  constexpr size_t kLongestName = 64, kShortestPrefix = 3;
   if (name.empty() || name.size() > kLongestName) return "";
   const std::string lower = absl::AsciiStrToLower(absl::string_view(name.data(), name.size()));
   std::string best;
-  int best_edits = 0;
+  std::tuple<int, bool, int, bool, int> best_rank;
   for (const std::string& candidate : candidates) {
     if (candidate.empty() || candidate.size() > kLongestName) continue;
-    const int edits = EditDistance(lower, absl::AsciiStrToLower(candidate));
+    const std::string lower_candidate = absl::AsciiStrToLower(candidate);
+    const int edits = EditDistance(lower, lower_candidate);
     const int longer = static_cast<int>(std::max(name.size(), candidate.size()));
     // Replacing every letter is no resemblance: 'x' is not meant to be 'y'.
     const bool near = edits < longer && edits <= std::max(1, longer / 3);
-    if (near && (best.empty() || edits < best_edits)) {
+    const bool begins = name.size() >= kShortestPrefix && absl::StartsWith(lower_candidate, lower);
+    if (!near && !begins) continue;
+    const size_t both = std::min(name.size(), candidate.size());
+    size_t shared = 0;
+    while (shared < both && name[shared] == candidate[shared]) ++shared;
+    const auto rank = std::make_tuple(begins ? std::min(edits, 1) : edits, EditDistance(name, candidate) != edits,
+                                      -static_cast<int>(shared), !absl::StartsWith(lower, lower_candidate), edits);
+    if (best.empty() || rank < best_rank) {
       best = candidate;
-      best_edits = edits;
+      best_rank = rank;
     }
   }
   return best;
@@ -49,6 +59,10 @@ std::string Closest(std::string_view name, const std::vector<std::string>& candi
 std::string DidYouMean(std::string_view name, const std::vector<std::string>& candidates) {
   const std::string best = Closest(name, candidates);
   return best.empty() ? "" : absl::StrCat(" (did you mean '", best, "'?)");
+}
+
+std::string Counted(int64_t n, std::string_view noun) {
+  return absl::StrCat(n, " ", absl::string_view(noun.data(), noun.size()), n == 1 ? "" : "s");
 }
 
 std::string SomeOf(const std::vector<std::string>& names, size_t most) {

@@ -23,6 +23,19 @@ TEST(Text, DidYouMeanNamesTheNearest) {
   EXPECT_EQ(Closest("tran", {"train", "trap"}), "train");
 }
 
+TEST(Text, OfEquallyNearNamesTheOneThatIsWrittenAlikeIsMeant) {
+  EXPECT_EQ(Closest("sigmod", {"Sigmoid", "sigmoid"}), "sigmoid");
+  EXPECT_EQ(Closest("Relu", {"relu", "ReLU"}), "ReLU");
+  EXPECT_EQ(Closest("stats", {"seats", "status"}), "status");
+  EXPECT_EQ(Closest("stats", {"status", "stat"}), "stat");
+}
+
+TEST(Text, TheBeginningOfANameIsNear) {
+  EXPECT_EQ(Closest("acc", {"auc", "accuracy"}), "accuracy");
+  EXPECT_EQ(Closest("epoch", {"epochs_done", "epochs"}), "epochs");
+  EXPECT_EQ(Closest("op", {"optimizer"}), "");
+}
+
 TEST(Text, DidYouMeanIsSilentWhenNothingIsNear) {
   EXPECT_EQ(DidYouMean("momentum", {"epochs", "lr"}), "");
   EXPECT_EQ(DidYouMean("", {"epochs"}), "");
@@ -30,6 +43,12 @@ TEST(Text, DidYouMeanIsSilentWhenNothingIsNear) {
   EXPECT_EQ(DidYouMean("x", {""}), "");
   EXPECT_EQ(DidYouMean("x", {}), "");
   EXPECT_EQ(DidYouMean(std::string(100000, 'a'), {"a"}), "");
+}
+
+TEST(Text, CountedHasThePluralButForOne) {
+  EXPECT_EQ(Counted(0, "tensor"), "0 tensors");
+  EXPECT_EQ(Counted(1, "tensor"), "1 tensor");
+  EXPECT_EQ(Counted(2, "tensor"), "2 tensors");
 }
 
 TEST(Text, SomeOfCountsWhatItLeavesOut) {
