@@ -90,16 +90,16 @@ def argument(name, args, text, **more):
 
 
 # ------------------------------------------------------------------------------------------------------------ networks
-case("product in the second of three blocks", "MatMul: x is f32[8,4] and w is f32[5,5]: size of 'k' differs",
+case("the second of three blocks", "Dense: in_channels is 5, the last dimension of x is 4: x is {8, 4}",
      [("  return self.fc(x)\n", "  return self.fc(x)  --@\n")], args=["hidden=5"])
 case("the block is named", "(in Net/layers.1/fc)", [("  return self.fc(x)\n", "  return self.fc(x)  --@\n")],
      args=["hidden=5"])
-case("a network of the library's cells", "size of 'k' differs: dimension 2 of x is 5, dimension 2 of w is 6",
+case("a network of the library's cells", "Dense: in_channels is 6, the last dimension of x is 5: x is {8, 5}",
      [("  network = function() return Net() end,\n",
        "  network = function()\n    return nn.SequentialCell {\n      nn.Dense(4, 5),\n      nn.Dense(6, 3),  --@\n"
        "    }\n  end,\n")])
 case("a function that ends in a cell's call",
-     "size of 'k' differs: dimension 2 of x is 4, dimension 2 of w is 6 (in Dense)",
+     "Dense: in_channels is 6, the last dimension of x is 4: x is {8, 4} (in Dense)",
      [("  network = function() return Net() end,\n", "  network = function() return nn.Dense(6, 3) end,  --@\n")])
 case("a network of the library that gets too long a text",
      "GPT: 5 tokens, the network takes at most block = 4 (in GPT)",

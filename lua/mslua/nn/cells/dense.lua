@@ -1,5 +1,6 @@
 --- nn.Dense: y = x W^T + b over the last dimension.
 local args = require "mslua.args"
+local errors = require "mslua.errors"
 local ops = require "mslua.ops"
 local Cell = require "mslua.cell"
 
@@ -35,6 +36,10 @@ end
 --- x [.., in] gives [.., out].
 function Dense:construct(x)
   local shape = x.shape
+  if shape[#shape] ~= self.in_channels then
+    errors.fail("Dense: in_channels is %d, the last dimension of x is %s: x is %s", self.in_channels,
+      shape[#shape] or "missing", errors.show(shape))
+  end
   local rows = #shape == 2 and x or ops.reshape(x, { -1, shape[#shape] })
   local y = self.op(rows, self.weight)
   if self.bias then y = y + self.bias end
