@@ -115,7 +115,9 @@ StatusOr<int> ApplyEager(lua_State* L, Session& session, const OpDef& op, const 
       data.push_back(std::move(t));
     }
   }
-  RETURN_IF_ERROR(CheckElementTypes(op, data.size(), [&](size_t i) { return data[i].type; }));
+  RETURN_IF_ERROR(CheckElementTypes(
+      op, data.size(), [&](size_t i) { return data[i].type; },
+      [&](size_t i) { return ToObject<ParameterHandle>(L, operands[i]) != nullptr; }));
   // Tensors do not change: two may have one memory. A parameter's does.
   const bool same = op.name == "stop_gradient" ||
                     (op.name == "cast" && attrs.Has("dtype") && attrs.Type("dtype") == data[0].type.dtype);

@@ -44,6 +44,7 @@ class GraphBuilder {
 
   const TensorType& TypeOf(Value v) const;
   const Node& NodeOf(Value v) const { return graph_.nodes[v.node]; }
+  bool IsParameter(Value v) const { return NodeOf(v).op->name == "input" && NodeOf(v).attrs.Str("kind") == kParameter; }
   const Graph& graph() const { return graph_; }
   Graph& graph() { return graph_; }
   const Status& status() const { return status_; }

@@ -32,8 +32,7 @@ absl::optional<DType> MixTypes(Trace& trace, const OpDef& op, const std::vector<
       continue;
     }
     // A bias is rounded to what it is added to.
-    const Node& n = g.graph().nodes[(*values)[i].node];
-    const bool parameter = n.op->name == "input" && n.attrs.Str("kind") == kParameter;
+    const bool parameter = g.IsParameter((*values)[i]);
     computed = computed || !parameter;
     some_narrow = some_narrow || type_of(i) == narrow;
     some_f32 = some_f32 || type_of(i) == DType::kF32;

@@ -106,7 +106,8 @@ Status Apply(const CompilerAttrs& wishes, RankState& state, Trace& trace, const 
 
 }  // namespace
 
-Status CheckElementTypes(const OpDef& op, size_t n, const std::function<TensorType(size_t)>& type_at) {
+Status CheckElementTypes(const OpDef& op, size_t n, const std::function<TensorType(size_t)>& type_at,
+                         const std::function<bool(size_t)>& is_parameter) {
   size_t first = n;
   for (size_t i = 0; i < n && !op.inputs.empty(); ++i) {
     if (InputAt(op, i).type != TypeClass::kT) continue;
@@ -119,10 +120,17 @@ Status CheckElementTypes(const OpDef& op, size_t n, const std::function<TensorTy
       const InputDef& input = InputAt(op, k);
       return &InputAt(op, first) == &InputAt(op, i) ? absl::StrCat(input.name, k) : input.name;
     };
-    return OpError(
-        op, absl::StrCat(name(first), " is ", ToString(a), " and ", name(i), " is ", ToString(b),
-                         ": element types differ, and none is converted by itself; convert ",
-                         name(to_first ? i : first), " with :astype(ms.", LongName((to_first ? a : b).dtype), ")"));
+    std::string problem = absl::StrCat(name(first), " is ", ToString(a), " and ", name(i), " is ", ToString(b),
+                                       ": element types differ, and none is converted by itself; ");
+    const size_t converted = to_first ? i : first, kept = to_first ? first : i;
+    if (is_parameter(converted) && !is_parameter(kept) && IsFloat(type_at(converted).dtype)) {
+      const char* const type = LongName(type_at(converted).dtype);
+      absl::StrAppend(&problem, name(converted), " is a parameter: convert ", name(kept), " with :astype(ms.", type,
+                      "), or the column of the dataset with TypeCast(ms.", type, ")");
+    } else {
+      absl::StrAppend(&problem, "convert ", name(converted), " with :astype(ms.", LongName(type_at(kept).dtype), ")");
+    }
+    return OpError(op, problem);
   }
   return absl::OkStatus();
 }
@@ -137,7 +145,9 @@ StatusOr<std::vector<Value>> CallOperator(RankState& state, Trace& trace, const 
   GraphBuilder& g = trace.g();
   absl::optional<DType> result;
   if (trace.amp().has_value()) result = MixTypes(trace, op, numbers, &values);
-  RETURN_IF_ERROR(CheckElementTypes(op, values.size(), [&](size_t i) { return g.TypeOf(values[i]); }));
+  RETURN_IF_ERROR(CheckElementTypes(
+      op, values.size(), [&](size_t i) { return g.TypeOf(values[i]); },
+      [&](size_t i) { return g.IsParameter(values[i]); }));
   const CompilerAttrs wishes = TakeCompilerAttrs(state, trace, op, &attrs);
   if (!wishes.in_strategy.empty()) SeparateOperands(g, &values);
   const size_t first = g.graph().nodes.size();

@@ -12,8 +12,9 @@
 namespace mslua {
 
 // An error where operands that must be of one element type are not, with their own shapes. type_at(i) is the type of
-// operand i of n.
-Status CheckElementTypes(const OpDef& op, size_t n, const std::function<TensorType(size_t)>& type_at);
+// operand i of n, is_parameter(i) whether it is a parameter: the message says to convert the other one.
+Status CheckElementTypes(const OpDef& op, size_t n, const std::function<TensorType(size_t)>& type_at,
+                         const std::function<bool(size_t)>& is_parameter);
 
 // Emits `op` on values of the builder; operands are broadcast.
 std::vector<Value> EmitOperator(GraphBuilder& g, const OpDef& op, const std::vector<Value>& values, Attrs attrs);
