@@ -195,8 +195,8 @@ TEST_F(SessionTest, TraceErrors) {
       "test.lua:2: a traced value is compared in Lua: while the graph is traced it has no elements; use ops.less(x, "
       "y) or ops.greater(x, y), and ops.select(condition, a, b) for the choice");
   EXPECT_EQ(trace("return x:sum():item()"),
-            "test.lua:2: :item() of a traced value: it has no elements while the graph is traced; use ops.Select for a "
-            "choice, or return it from construct");
+            "test.lua:2: :item() of a traced value: it has no elements while the graph is traced; use "
+            "ops.select(condition, a, b) for a choice, or return it from construct");
   EXPECT_EQ(trace("return f.matmul(x, x)").substr(0, 19), "test.lua:2: MatMul:");
   EXPECT_EQ(trace("kept = x return x + 1").substr(0, 5), "graph");
   EXPECT_EQ(Eval("return kept + 1"),

@@ -107,9 +107,10 @@ StatusOr<TensorType> SelfType(lua_State* L, Session& session, absl::string_view 
 // The tensor at 1 as an eager one: shared, or a copy of a parameter.
 StatusOr<Tensor> SelfTensor(lua_State* L, Session& session, absl::string_view method) {
   if (ToObject<TracedValue>(L, 1) != nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(method,
-                                                   " of a traced value: it has no elements while the graph is traced; "
-                                                   "use ops.Select for a choice, or return it from construct"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        method,
+        " of a traced value: it has no elements while the graph is traced; use ops.select(condition, a, b) for a "
+        "choice, or return it from construct"));
   }
   return ReadTensor(session, L, 1, absl::nullopt, method);
 }

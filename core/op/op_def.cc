@@ -44,22 +44,24 @@ Status CheckTypes(const OpDef& op, absl::Span<const TensorType> inputs) {
     switch (InputAt(op, i).type) {
       case TypeClass::kT:
         if (!Allowed(op, t)) {
+          const DType to = Allowed(op, DType::kF32) ? DType::kF32 : op.types[0];
           return Invalid(
               op, absl::StrCat(name, " is ", ToString(inputs[i]), ", expected ",
                                op.types.empty()
                                    ? "a float type"
                                    : absl::StrJoin(op.types, ", ", [](std::string* o, DType d) { o->append(Name(d)); }),
-                               " (use ops.Cast)"));
+                               " (convert it with :astype(ms.", LongName(to), "))"));
         }
         if (first != nullptr && first->dtype != t) {
           return Invalid(op, absl::StrCat(InputName(op, first_at), " is ", ToString(*first), " and ", name, " is ",
-                                          ToString(inputs[i]), ": element types differ (use ops.Cast)"));
+                                          ToString(inputs[i]), ": element types differ (convert one with :astype)"));
         }
         if (first == nullptr) first = &inputs[i], first_at = i;
         break;
       case TypeClass::kIndex:
         if (t != DType::kI32 && t != DType::kI64)
-          return Invalid(op, absl::StrCat(name, " is ", ToString(inputs[i]), ", expected i32 or i64 (use ops.Cast)"));
+          return Invalid(op, absl::StrCat(name, " is ", ToString(inputs[i]),
+                                          ", expected i32 or i64 (convert it with :astype(ms.int32))"));
         break;
       case TypeClass::kBool:
         if (t != DType::kBool) return Invalid(op, absl::StrCat(name, " is ", ToString(inputs[i]), ", expected bool"));

@@ -40,7 +40,7 @@ void CheckStatistics(OpDef& op, size_t first) {
     for (size_t i = first; i < in.size(); ++i) {
       if (in[i].dtype != wanted)
         return absl::InvalidArgumentError(
-            StrCat("parameters and statistics are ", Name(wanted), " here (use ops.Cast)"));
+            StrCat("parameters and statistics are ", Name(wanted), " here (convert them with :astype)"));
     }
     return absl::OkStatus();
   });
