@@ -189,6 +189,10 @@ StatusOr<int> Apply(lua_State* L, Session& session, absl::string_view name, cons
 }
 
 StatusOr<int> CallOperator(lua_State* L, Session& session, const OpDef& op, int first, int last, Attrs attrs) {
+  if (first <= last && lua_type(L, first) == LUA_TTABLE && luaL_getmetafield(L, first, "__module")) {
+    return OpError(op, absl::StrCat("the first operand is the module ", lua_tostring(L, -1), ": call with a dot, ops.",
+                                    op.name, "(x), not ops:", op.name, "(x)"));
+  }
   std::vector<int> operands;
   int at = first;
   // An equation may stand before its tensors, as in other libraries.

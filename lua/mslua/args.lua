@@ -6,6 +6,7 @@
 local core = require "mslua.core"
 local defined = require "mslua.defined"
 local errors = require "mslua.errors"
+local namespace = require "mslua.namespace"
 
 local M = {}
 
@@ -304,6 +305,7 @@ function M.signature(name, fields)
   local function report(problem) errors.fail("%s: %s", name, problem) end
   local function fail(text, ...) report(text:format(...)) end
   local function bind(...)
+    namespace.check_dot(name, ...)
     local list, n, named = split(fields, fail, ...)
     if n > #fields then
       errors.fail("%s: takes at most %d arguments (%s), got %d", name, #fields, table.concat(names_of(fields), ", "), n)

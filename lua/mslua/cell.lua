@@ -5,6 +5,7 @@ local core = require "mslua.core"
 local custom_gradient = require "mslua.custom_gradient"
 local errors = require "mslua.errors"
 local frames = require "mslua.frames"
+local namespace = require "mslua.namespace"
 local parameter = require "mslua.parameter"
 local Initializer = require "mslua.initializer"
 
@@ -25,6 +26,7 @@ require("mslua.args").kind("cell", is_cell, "a Cell")
 -- network, _named and _named_by when and from which root its parameters got their names, _list the CellList it is an
 -- item of, _lists the lists of cells that are below it, or are itself, each before its _items.
 function Cell:new(...)
+  namespace.check_dot(self.class_name, ...)
   arity.check(self.class_name, nil, self.init, 1, ...)
   local cell = {}
   cell._fields, cell._order = self._new_fields(cell), {}

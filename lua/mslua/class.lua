@@ -3,6 +3,7 @@ local arity = require "mslua.arity"
 local core = require "mslua.core"
 local defined = require "mslua.defined"
 local errors = require "mslua.errors"
+local namespace = require "mslua.namespace"
 
 local M = {}
 
@@ -18,6 +19,11 @@ Class.class_name = "Object"
 ---@param name string
 ---@return table
 function Class:extend(name)
+  if type(self) ~= "table" then
+    errors.fail('extend: expected a class before the colon, got %s: nn.Cell:extend "Net"', errors.show(self))
+  elseif type(name) ~= "string" then
+    errors.fail('extend: expected a name, got %s: nn.Cell:extend "Net"', errors.show(name))
+  end
   local sub = {}
   for key, v in pairs(self) do
     if type(key) == "string" and key:sub(1, 2) == "__" then sub[key] = v end
@@ -34,6 +40,7 @@ end
 
 --- Makes an instance; what `Net(...)` does.
 function Class:new(...)
+  namespace.check_dot(self.class_name, ...)
   arity.check(self.class_name, nil, self.init, 1, ...)
   local object = setmetatable({}, self)
   object:init(...)
@@ -100,6 +107,9 @@ function M.explain_call(message)
   if tensor_fields[field] then return ("%s: it is a field of a tensor: x.%s"):format(message, field) end
   if message:match "number expected, got userdata%)$" then
     return message .. ": of a tensor with one element x:item() is the number"
+  end
+  if message:match "^mslua/nn/[%w_/]+%.lua:%d+: attempt to index local '%a+' %(a nil value%)$" then
+    return message .. ": call a cell as self.fc(x), not self.fc.construct(x)"
   end
   if message:match "attempt to index [^\n]+ %(a nil value%)$" then return explain_index(message) end
   local kind, key = message:match "attempt to call (%a+) '([%w_]+)' %(a nil value%)$"

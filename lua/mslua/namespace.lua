@@ -225,6 +225,16 @@ local names = setmetatable({}, { __mode = "k" })  -- table -> "ms.nn"
 ---@return string?
 function M.name_of(t) return type(t) == "table" and names[t] or nil end
 
+--- Raises when a function of a module was called with a colon: its first argument is the module.
+---@param name string of the function
+function M.check_dot(name, ...)
+  local module = M.name_of((...))
+  if not module then return end
+  local short = module:match "[%w_]+$"
+  errors.fail("%s: the first argument is the module %s: call with a dot, %s.%s(...), not %s:%s(...)", name, module,
+    short, name, short, name)
+end
+
 --- What to write where a tensor has no method of that name: the function of ms.ops; nil: there is none.
 ---@param name string
 ---@return string?
@@ -263,7 +273,9 @@ end
 ---@return table t
 function M.strict(name, t)
   names[t] = name
-  return M.choices(name, t)
+  M.choices(name, t)
+  getmetatable(t).__module = name  -- for operators, whose arguments are read in C++
+  return t
 end
 
 return M

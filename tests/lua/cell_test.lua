@@ -90,6 +90,16 @@ check.case("what is refused", function()
   check.fails_here("the first argument is a Cell: call cells with a dot, self.second(x)",
     function() net.second(net, 1) end)
   check.fails_here("call operators with a dot, self.matmul(x), not self:matmul(x)", function() ops.MatMul()(net, 1) end)
+  check.fails_here("Dense: the first argument is the module ms.nn: call with a dot, nn.Dense(...), not nn:Dense(...)",
+    function() nn:Dense(2, 3) end)
+  check.fails_here("ReLU: the first argument is the module ms.nn", function() nn:ReLU() end)
+  check.fails_here("MatMul: the first argument is the module ms.ops", function() ops:MatMul() end)
+  check.fails_here("ReLU: the first operand is the module ms.ops: call with a dot, ops.relu(x), not ops:relu(x)",
+    function() ops:relu(ms.ones { 2 }) end)
+  check.fails_here("Concat: the first operand is the module ms.ops", function() ops:concat({ ms.ones { 2 } }, 1) end)
+  check.fails_here('extend: expected a class before the colon, got "Net": nn.Cell:extend "Net"',
+    function() nn.Cell.extend "Net" end)
+  check.fails_here('extend: expected a name, got nil: nn.Cell:extend "Net"', function() nn.Cell:extend() end)
   check.fails_here("Empty has no construct", function() nn.Cell:extend "Empty"()(1) end)
   check.fails_here("expected a stage, an integer from 0", function() net.pipeline_stage = -1 end)
   check.fails_here("expected an integer, at least 0, got -1", function() net:set_comm_fusion(-1) end)

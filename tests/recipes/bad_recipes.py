@@ -135,6 +135,8 @@ case("construct without a return", "Net: expected one output for the loss, const
 construct("two outputs and a loss", "  return self.head(x), x  --@\n", "construct returned 2")
 construct("error in construct", "  error 'no more'  --@\n", "no more (in Net)")
 construct("index of nothing", "  return x.shape[3][1]  --@\n", "attempt to index")
+construct("construct called with a dot", "  return self.head.construct(x)  --@\n",
+          "call a cell as self.fc(x), not self.fc.construct(x)")
 construct("construct that calls itself", "  return self:construct(x)\n",
           "recipe.lua:7: the traced graph has more than 100000")
 construct("functions without an end", "  local function f(n) return 1 + f(n) end  --@\n  return self.head(x) * f(1)\n",
