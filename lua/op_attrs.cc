@@ -157,8 +157,9 @@ Status ReadAttrs(lua_State* L, const OpDef& op, int first, int last, Attrs* attr
     const AttrDef* def = next < op.attrs.size() ? &op.attrs[next++] : nullptr;
     if (i == last && IsNamedTable(L, i, def)) return ReadNamedAttrs(L, i, op, attrs);
     if (def == nullptr) {
-      return OpError(op, absl::StrCat("takes ", UserInputs(op), " tensors and ", op.attrs.size(),
-                                      " attributes; one argument too many: ", Describe(L, i)));
+      return OpError(op, absl::StrCat("takes ", Counted(static_cast<int64_t>(UserInputs(op)), "tensor"), " and ",
+                                      Counted(static_cast<int64_t>(op.attrs.size()), "attribute"),
+                                      "; one argument too many: ", Describe(L, i)));
     }
     if (lua_isnil(L, i)) continue;
     ASSIGN_OR_RETURN(AttrValue v, ReadAttr(L, i, op, *def));

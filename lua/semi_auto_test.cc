@@ -430,7 +430,7 @@ TEST(SemiAuto, FunctionsAreSharded) {
   for (const auto& [call, message] :
        {std::pair("ms.shard(3, {{1}})", "fn: expected"),
         {"ms.shard(ops.relu, {{0}})", "at least 1, got 0"},
-        {"ms.shard(ops.relu, {{1}, {1}})(x)", "in_strategy has 2 entries, and the function is given 1 values"},
+        {"ms.shard(ops.relu, {{1}, {1}})(x)", "in_strategy has 2 entries, and the function is given 1 value"},
         {"ms.shard(ops.relu, {{1, 1}}, {{1, 1}, false})(x)", "out_strategy has 2 entries, and the function gives 1"}}) {
     t.net = absl::StrCat("function self:construct(x) local y = ", call, " return x end");
     EXPECT_THAT(Train(2, t), Each(HasSubstr(message))) << call;
@@ -902,7 +902,7 @@ TEST(SemiAuto, StrategiesByNameReachThePartsOfACall) {
   ExpectFollowsOneRank(4, t);
   EXPECT_THAT(LineWith(FileOf(folder + "/rank_0/00_strategy.ir"), "= gelu_erf("), HasSubstr("in_strategy=\"((2,2))\""));
   t.context = R"(, strategy = {["Net/relu/gelu_erf"] = {{2, 2}, {2, 2}}})";
-  EXPECT_THAT(Train(4, t)[0], HasSubstr("gelu_erf: strategy ((2,2),(2,2)): has 2 entries, the operator has 1 inputs"));
+  EXPECT_THAT(Train(4, t)[0], HasSubstr("gelu_erf: strategy ((2,2),(2,2)): has 2 entries, the operator has 1 input"));
 }
 
 TEST(AutoParallel, EverySearchFollowsOneRank) {
@@ -962,7 +962,7 @@ TEST(SemiAuto, BadStrategiesAreErrorsThatSayWhere) {
   EXPECT_THAT(ErrorOf("self.matmul:shard {}"), HasSubstr("expected a list with the numbers of shards"));
   EXPECT_THAT(ErrorOf("self.add:shard {{2, 4}, {2}}"), HasSubstr("the two are one factor and need the same number"));
   EXPECT_THAT(ErrorOf("self.relu:shard {{2, 3}}"), HasSubstr("which does not divide 8 devices"));
-  EXPECT_THAT(ErrorOf("self.relu:shard {{2, 4}, {1}}"), HasSubstr("has 2 entries, the operator has 1 inputs"));
+  EXPECT_THAT(ErrorOf("self.relu:shard {{2, 4}, {1}}"), HasSubstr("has 2 entries, the operator has 1 input"));
   EXPECT_THAT(ErrorOf("self.relu:shard({{2, 4}}, {{2, 4}, {1}})"),
               HasSubstr("out_strategy ((2,4),(1)) has 2 entries, the operator has 1 outputs"));
 }

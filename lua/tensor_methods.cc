@@ -395,8 +395,9 @@ StatusOr<int> IndexBySlices(lua_State* L, Session& session, const TensorType& ty
   RETURN_IF_ERROR(CheckList(L, 2, "subscripts"));
   const size_t n = lua_objlen(L, 2);
   if (n == 0 || n > type.shape.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("subscript of ", ToString(type), ": expected a list of 1 to ",
-                                                   type.rank(), " subscripts, got ", n));
+    return absl::InvalidArgumentError(absl::StrCat("subscript of ", ToString(type), ": expected a list of ",
+                                                   type.rank() > 1 ? "1 to " : "", Counted(type.rank(), "subscript"),
+                                                   ", got ", n));
   }
   std::vector<int64_t> begin, end, strides, rest;
   bool numbers = true, whole = true;

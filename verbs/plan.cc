@@ -76,7 +76,8 @@ Section Collectives(const Graph& graph) {
     tensors += members;
     bytes += mine;
   }
-  s.summary = absl::StrCat(s.rows.size(), " messages, ", tensors, " tensors, ", Bytes(bytes), " a step");
+  s.summary = absl::StrCat(Counted(static_cast<int64_t>(s.rows.size()), "message"), ", ", Counted(tensors, "tensor"),
+                           ", ", Bytes(bytes), " a step");
   return s;
 }
 
@@ -412,8 +413,8 @@ StatusOr<std::vector<Section>> StageSections(const cli::CommandLine& command, in
     }
   }
   stages.section.summary = absl::StrFormat(
-      "%d stages of %d ranks, %d micro-batches, %.1f %% of a step idle (the bubble), %s ms a step predicted",
-      first.stages(), first.mesh().ranks(), micros, bubble * 100, Milliseconds(stages.slowest_seconds / (1 - bubble)));
+      "%d stages of %s, %d micro-batches, %.1f %% of a step idle (the bubble), %s ms a step predicted", first.stages(),
+      Counted(first.mesh().ranks(), "rank"), micros, bubble * 100, Milliseconds(stages.slowest_seconds / (1 - bubble)));
   all.insert(all.begin(), std::move(stages.section));
   return all;
 }

@@ -46,12 +46,12 @@ expect() {
 }
 
 all=$((20 * (64 * 64 + 64) * 4))
-expect "40 1 messages, 40 tensors, 325.0 KiB a step" "$(messages)"
+expect "40 1 message, 40 tensors, 325.0 KiB a step" "$(messages)"
 expect "20 15 5 3 messages, 40 tensors, 325.0 KiB a step" "$(messages 'parallel.all_reduce_fusion_config={20,35}')"
 expect "20 15 5 3 messages, 40 tensors, 325.0 KiB a step" \
   "$(messages 'parallel.comm_fusion.allreduce={mode="index",config={20,35}}')"
-expect "40 1 messages, 40 tensors, 325.0 KiB a step" "$(messages 'parallel.comm_fusion.allreduce={mode="auto"}')"
-expect "40 1 messages, 40 tensors, 325.0 KiB a step" \
+expect "40 1 message, 40 tensors, 325.0 KiB a step" "$(messages 'parallel.comm_fusion.allreduce={mode="auto"}')"
+expect "40 1 message, 40 tensors, 325.0 KiB a step" \
   "$(messages 'parallel.comm_fusion.allreduce={mode="size",config=1}')"
 # Weights of 1 MiB and biases of 2 KiB in messages of 4 MB: three pairs, and the bias that still fits; of 1 MB: none
 # fits beside another. Weights of 16 MiB in the 64 MB of mode auto.
@@ -59,7 +59,7 @@ expect "7 6 6 6 6 6 3 7 messages, 40 tensors, 20.0 MiB a step" \
   "$(messages width=512 'parallel.comm_fusion.allreduce={mode="size",config=4}')"
 expect "$(for i in $(seq 40); do printf '1 '; done)40 messages, 40 tensors, 20.0 MiB a step" \
   "$(messages width=512 'parallel.comm_fusion.allreduce={mode="size",config=1}')"
-expect "40 1 messages, 40 tensors, 20.0 MiB a step" \
+expect "40 1 message, 40 tensors, 20.0 MiB a step" \
   "$(messages width=512 'parallel.comm_fusion.allreduce={mode="size",config=0}')"
 expect "7 6 6 6 6 6 3 7 messages, 40 tensors, 320.2 MiB a step" \
   "$(messages width=2048 'parallel.comm_fusion.allreduce={mode="auto"}')"
@@ -190,7 +190,7 @@ columns='{ { dtype = ms.float32, shape = { 4, p.width } }, { dtype = ms.float32,
 sed -e "s/^  dataset = function()\$/  input = $columns,\n&/" \
   -e 's/^    return ms.dataset.*/    error "data was asked for"/' forty.lua > types.lua
 cp types.lua forty.lua
-expect "40 1 messages, 40 tensors, 325.0 KiB a step" "$(messages)"
+expect "40 1 message, 40 tensors, 325.0 KiB a step" "$(messages)"
 sed 's/shape = { 4, p.width }/shape = { 4, -1 }/' types.lua > forty.lua
 if "$mslua" plan forty.lua -n 8 > out.txt 2>&1 ||
   ! grep -q 'recipe: input: 1: expected .*, got shape {4, -1}' out.txt; then

@@ -31,6 +31,7 @@
 #include "core/base/hash.h"
 #include "core/base/input_file.h"
 #include "core/base/parallel_for.h"
+#include "core/base/text.h"
 #include "core/files/file_lock.h"
 #include "lua/open_session.h"
 #include "lua/recipe_files.h"
@@ -189,8 +190,8 @@ class Sweep {
       trial.code = kExitOk;
       ++done;
     }
-    std::fprintf(stderr, "mslua: %d trainings in %s%s\n", static_cast<int>(trials_.size()), out_.c_str(),
-                 done > 0 ? absl::StrCat(", ", done, " of them are done already").c_str() : "");
+    std::fprintf(stderr, "mslua: %s in %s%s\n", Counted(static_cast<int64_t>(trials_.size()), "training").c_str(),
+                 out_.c_str(), done > 0 ? absl::StrCat(", ", done, " of them are done already").c_str() : "");
     return absl::OkStatus();
   }
 

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "core/base/text.h"
 
 namespace mslua {
 namespace {
@@ -88,7 +89,7 @@ class RuleParser {
   }
   static Status RankError(int64_t rank, size_t want, bool at_least) {
     return absl::InvalidArgumentError(
-        absl::StrCat("has ", rank, " dimensions, expected ", at_least ? "at least " : "", want));
+        absl::StrCat("has ", Counted(rank, "dimension"), ", expected ", at_least ? "at least " : "", want));
   }
   int64_t& GroupSize(const std::string& name) {
     for (auto& g : groups_) {

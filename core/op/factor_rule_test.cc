@@ -48,7 +48,7 @@ TEST(FactorRule, Errors) {
   EXPECT_EQ(ErrorOf("a b", {2}), "rule 'a b': no '->'");
   EXPECT_EQ(ErrorOf("a -> a", {1, 1}), "rule 'a -> a': describes 1 inputs, there are 2");
   EXPECT_EQ(ErrorOf("a b -> a", {3}), "input 0 has 3 dimensions, expected 2");
-  EXPECT_EQ(ErrorOf("*b i k, *b k j -> *b i j", {1, 2}), "input 0 has 1 dimensions, expected at least 2");
+  EXPECT_EQ(ErrorOf("*b i k, *b k j -> *b i j", {1, 2}), "input 0 has 1 dimension, expected at least 2");
   EXPECT_EQ(ErrorOf("*b i k, *b k j -> *b i j", {3, 2}), "input 1 has 0 leading dimensions where another input has 1");
   EXPECT_EQ(ErrorOf("a -> a {mean}", {1}), "rule 'a -> a {mean}': unknown reduction");
   EXPECT_FALSE(ParseFactorRule("(a -> a", {1}).ok());

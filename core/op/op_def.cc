@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/base/text.h"
 #include "core/op/formula.h"
 #include "core/op/marks.h"
 
@@ -100,7 +101,7 @@ bool KindMatches(AttrKind kind, const AttrValue& v) {
 Status NormaliseAxis(const OpDef& op, const std::string& name, int64_t rank, int64_t* axis) {
   if (*axis < -rank || *axis >= rank) {
     const int64_t given = *axis < 0 ? *axis : *axis + 1;  // users count from 1
-    return Invalid(op, absl::StrCat(name, " ", given, " is out of range for ", rank, " dimensions"));
+    return Invalid(op, absl::StrCat(name, " ", given, " is out of range for ", Counted(rank, "dimension")));
   }
   if (*axis < 0) *axis += rank;
   return absl::OkStatus();
@@ -230,9 +231,10 @@ Status CheckOperands(const OpDef& op, absl::Span<const TensorType> inputs, Attrs
   const bool variadic = !op.inputs.empty() && op.inputs.back().variadic;
   if (variadic ? inputs.size() < op.inputs.size() : inputs.size() != op.inputs.size()) {
     return Invalid(
-        op, absl::StrCat("takes ", variadic ? "at least " : "", op.inputs.size(), " inputs (",
-                         absl::StrJoin(op.inputs, ", ", [](std::string* o, const InputDef& d) { o->append(d.name); }),
-                         "), got ", inputs.size()));
+        op,
+        absl::StrCat("takes ", variadic ? "at least " : "", Counted(static_cast<int64_t>(op.inputs.size()), "input"),
+                     " (", absl::StrJoin(op.inputs, ", ", [](std::string* o, const InputDef& d) { o->append(d.name); }),
+                     "), got ", inputs.size()));
   }
   RETURN_IF_ERROR(CheckTypes(op, inputs));
   RETURN_IF_ERROR(NormaliseAttrs(op, inputs, attrs));

@@ -10,6 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "core/base/text.h"
 #include "core/op/marks.h"
 
 namespace mslua {
@@ -30,7 +31,8 @@ class PartsOf {
 
   StatusOr<std::vector<int64_t>> Run() {
     if (strategy_.size() != node_.inputs.size())
-      return Bad(absl::StrCat("has ", strategy_.size(), " entries, the operator has ", node_.inputs.size(), " inputs"));
+      return Bad(absl::StrCat("has ", strategy_.size(), " entries, the operator has ",
+                              Counted(static_cast<int64_t>(node_.inputs.size()), "input")));
     parts_.assign(rule_.rule.factors.size(), 1);
     said_.assign(parts_.size(), "");
     for (size_t i = 0; i < strategy_.size(); ++i) {
@@ -219,7 +221,8 @@ Status PinStrategy(Graph& graph, size_t first, absl::Span<const Value> operands,
                    absl::string_view called) {
   if (strategy.size() != operands.size())
     return absl::InvalidArgumentError(absl::StrCat(called, ": strategy ", ToString(strategy), " has ", strategy.size(),
-                                                   " entries, the operator has ", operands.size(), " inputs"));
+                                                   " entries, the operator has ",
+                                                   Counted(static_cast<int64_t>(operands.size()), "input")));
   // The entry for a value that a node reads; of a broadcast operand the dimensions that it has.
   const auto entry = [&](Value v) {
     std::vector<int64_t> any(graph.TypeOf(v).shape.size(), kAnyParts);

@@ -308,7 +308,8 @@ function M.signature(name, fields)
     namespace.check_dot(name, ...)
     local list, n, named = split(fields, fail, ...)
     if n > #fields then
-      errors.fail("%s: takes at most %d arguments (%s), got %d", name, #fields, table.concat(names_of(fields), ", "), n)
+      errors.fail("%s: takes at most %s (%s), got %d", name, errors.counted(#fields, "argument"),
+        table.concat(names_of(fields), ", "), n)
     end
     for i = 1, n do
       local key = fields[i][1]

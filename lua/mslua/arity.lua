@@ -28,9 +28,7 @@ function M.parameters(f) return most(f) end
 ---@return string?
 function M.parameter_name(f, place) return (getlocal(f, place)) end
 
-local function counted(n)
-  return n == 0 and "no arguments" or n == 1 and "1 argument" or ("%d arguments"):format(n)
-end
+local function counted(n) return n == 0 and "no arguments" or errors.counted(n, "argument") end
 
 -- "(x, label)", without the first `skip` parameters.
 local function names_of(f, skip)

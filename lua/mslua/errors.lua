@@ -66,6 +66,12 @@ function M.show(value)
   return "{" .. table.concat(items, ", ") .. "}"
 end
 
+--- "1 value", "2 values", of a noun whose plural ends in s.
+---@param n integer
+---@param noun string
+---@return string
+function M.counted(n, noun) return ("%d %s%s"):format(n, noun, n == 1 and "" or "s") end
+
 --- The string keys of a table, sorted.
 ---@param t table
 ---@return string[]

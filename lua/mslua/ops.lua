@@ -40,7 +40,8 @@ function Operator:init(...)
     local named = {}
     for i, v in ipairs(given) do
       if not order[i] then
-        errors.fail("%s: takes at most %d arguments (%s)", self.class_name, #order, table.concat(order, ", "))
+        errors.fail("%s: takes at most %s (%s)", self.class_name, errors.counted(#order, "argument"),
+          table.concat(order, ", "))
       end
       named[order[i]] = v
     end

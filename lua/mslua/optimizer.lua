@@ -545,8 +545,8 @@ function Optimizer:bind_list(parameters)
     errors.fail_at({ "optimizer" }, "%s: no parameter to train: none of the network has requires_grad = true",
       self.class_name)
   elseif #trained == 0 then
-    errors.fail_at({ "optimizer" }, "%s: no parameter to train: params selects none of the network's %d",
-      self.class_name, #parameters)
+    errors.fail_at({ "optimizer" }, "%s: no parameter to train: params selects none of the network's %s",
+      self.class_name, errors.counted(#parameters, "parameter"))
   end
   for i, group in ipairs(self.groups) do
     groups[i].weight_decay = group.weight_decay

@@ -28,8 +28,8 @@ end
 -- The values, each in the layout of its entry.
 local function placed(what, entries, values)
   if values.n ~= #entries then
-    errors.fail("shard: %s has %d entries, and the function %s %d values: one for each, false for what stays as it is",
-      what, #entries, what == "in_strategy" and "is given" or "gives", values.n)
+    errors.fail("shard: %s has %d entries, and the function %s %s: one for each, false for what stays as it is",
+      what, #entries, what == "in_strategy" and "is given" or "gives", errors.counted(values.n, "value"))
   end
   for i, text in ipairs(entries) do
     if text then

@@ -51,7 +51,8 @@ local function selected(step, parameters)
     if selects(p) then list[#list + 1] = p end
   end
   if #list == 0 then
-    errors.fail_at({ "steps" }, "steps: %s: params selects none of the network's %d parameters", step.name, #parameters)
+    errors.fail_at({ "steps" }, "steps: %s: params selects none of the network's %s", step.name,
+      errors.counted(#parameters, "parameter"))
   end
   return list
 end

@@ -166,7 +166,7 @@ check.case("a function in map", function()
   ds = numbers():map { operations = { vision.Rescale(2, 0), function(x) return x + 1 end, vision.Rescale(10, 0) } }
   check.equal(all(ds)[3], { 50, 20 })
   check.equal(all(numbers():map(function(x) return { x:item(), 7 } end):map(function(v) return v[2] end))[3], { 7, 20 })
-  check.fails_here("map: the function should give 1 values, one for each of x, got 2", function()
+  check.fails_here("map: the function should give 1 value, one for each of x, got 2", function()
     firsts(numbers():map(function(x) return x, x end))
   end)
   check.fails_here("the function draws random numbers", function()

@@ -260,7 +260,7 @@ data("zip of one column twice",
 data("function behind a batch", "ms.dataset.NumpySlicesDataset({ x, y }):batch(8):map(function(a) return a end)",
      "map: the dataset is batched already")
 data("function that gives too little", "ms.dataset.NumpySlicesDataset({ x, y }):map(function() end):batch(8)",
-     "map: the function should give 1 values")
+     "map: the function should give 1 value, one for each of")
 generator("error in a generator", "\n      if i == 7 then error 'broken' end  --@" + SAMPLE,
           "broken (sample 7)")
 generator("samples of different shape",

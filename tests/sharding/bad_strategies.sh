@@ -95,7 +95,7 @@ bad "self.conv:shard {{1, 1, 1, 1}, {1, 1, 3, 1}}" 3 "but the operator needs it 
 bad "self.reshape:shard {{1, 8}}" 8 "bad.lua:17: Reshape: strategy ((1,8)): dimension 2 of x"
 bad "self.transpose:shard {{1, 1, 1}}" 2 "bad.lua:18: Transpose: strategy ((1,1,1)): entry 1 has 3 numbers"
 bad "self.relu:shard {{2, 1}, {2, 1}}" 2 \
-  "bad.lua:18: ReLU: strategy ((2,1),(2,1)) has 2 entries, the operator has 1 inputs"
+  "bad.lua:18: ReLU: strategy ((2,1),(2,1)) has 2 entries, the operator has 1 input"
 bad "self.relu:shard({{2, 1}}, {{5, 1}})" 2 \
   "bad.lua:18: ReLU: out_strategy ((5,1)): dimension 1 of output 1 (f32[24,24]) is sharded 5 ways"
 bad "self.mul1:shard {{4, 1}, {4, 1}} self.mul2:shard {{1, 4}, {1, 4}}" 4 \

@@ -115,8 +115,8 @@ local function called(spec, op)
       local results = pure("map", op, pick(values, inputs))
       for k = 1, math.max(#outputs, #results) do
         if results[k] == nil or k > #outputs then
-          errors.at(op.made_at, errors.fail, "map: the function should give %d values, one for each of %s, got %d",
-            #outputs, table.concat(outputs, ", "), #results)
+          errors.at(op.made_at, errors.fail, "map: the function should give %s, one for each of %s, got %d",
+            errors.counted(#outputs, "value"), table.concat(outputs, ", "), #results)
         end
       end
       local row = {}
