@@ -1,5 +1,6 @@
 #include "lua/lists.h"
 
+#include <cmath>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,10 @@ std::string KeyText(lua_State* L, int index) {
 
 }  // namespace
 
+Status NilInList(absl::string_view what, int64_t place) {
+  return absl::InvalidArgumentError(absl::StrCat(what, ": element ", place, " of the list is nil"));
+}
+
 Status CheckList(lua_State* L, int index, absl::string_view what) {
   if (index < 0) index += lua_gettop(L) + 1;
   const int top = lua_gettop(L);
@@ -25,7 +30,9 @@ Status CheckList(lua_State* L, int index, absl::string_view what) {
     const bool place = lua_type(L, -2) == LUA_TNUMBER && lua_tonumber(L, -2) >= 1 && lua_tonumber(L, -2) <= n;
     if (!place) {
       const std::string key = KeyText(L, -2);
+      const double at = lua_type(L, -2) == LUA_TNUMBER ? lua_tonumber(L, -2) : 0;
       lua_settop(L, top);
+      if (at > n && at == std::floor(at)) return NilInList(what, static_cast<int64_t>(n) + 1);
       return absl::InvalidArgumentError(absl::StrCat(what, ": a list has no key ", key,
                                                      ": named arguments are a table of their own, the last argument"));
     }

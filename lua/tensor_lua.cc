@@ -25,6 +25,7 @@ Status ListShape(lua_State* L, int index, absl::string_view what, Shape* shape, 
     lua_rawgeti(L, -1, 1);
     if (shape->back() == 0) return absl::OkStatus();
   }
+  if (!shape->empty() && lua_isnil(L, -1)) return NilInList(what, 1);
   if (lua_type(L, -1) != LUA_TNUMBER && lua_type(L, -1) != LUA_TBOOLEAN) {
     return absl::InvalidArgumentError(
         absl::StrCat(what, ": expected a number, a boolean, a nested list of them or a Tensor, got ",
@@ -77,6 +78,7 @@ Status ListValues(lua_State* L, int index, absl::string_view what, size_t depth,
         continue;
       }
     }
+    if (lua_isnil(L, -1)) return NilInList(what, i);
     const Status s = ListValues(L, -1, what, depth + 1, typed, out, next);
     lua_pop(L, 1);
     RETURN_IF_ERROR(s);

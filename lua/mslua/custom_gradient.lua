@@ -30,8 +30,8 @@ local function count_arguments(self, given)
     local names = {}
     for i = 1, count do names[i] = arity.parameter_name(self.construct, i + 1) or "x" .. i end
     errors.fail("%s: bprop takes %s, expected %d: function %s:bprop(%s) gets what construct gets, what it "
-      .. "returned, and the gradient of that", self.class_name, errors.counted(gets, "argument"), count + 2, self.class_name,
-      table.concat(names, ", ") .. (count > 0 and ", " or "") .. "out, dout")
+      .. "returned, and the gradient of that", self.class_name, errors.counted(gets, "argument"), count + 2,
+      self.class_name, table.concat(names, ", ") .. (count > 0 and ", " or "") .. "out, dout")
   end
   return count
 end
