@@ -332,6 +332,9 @@ TEST_F(TrainingTest, MistakesAreOneMessage) {
   EXPECT_EQ(Eval("make({kind = 'sgd'}, {forward = function(x, y) return x end})"),
             "test.lua:1: the loss should be a float scalar, got f32[4,1]: reduce it with ops.ReduceMean, or give the "
             "recipe a loss");
+  EXPECT_EQ(Eval("make({kind = 'sgd'}, {forward = function(x, y) return x:sum():astype('int32') end})"),
+            "test.lua:1: expected a float loss, got int32, which has no gradient: compute it of float tensors, "
+            "x:astype(ms.float32) makes one");
   EXPECT_EQ(Eval("make({kind = 'sgd'}, {forwards = 1})"),
             "test.lua:1: build_train: unknown field 'forwards' (did you mean 'forward'?)");
   EXPECT_EQ(Eval("core.dataset {source = {kind = 'cifar'}, ops = {}}"),

@@ -347,7 +347,12 @@ StatusOr<ForwardBackward> EmitForwardBackward(RankState& state, Trace& trace, co
     ASSIGN_OR_RETURN(std::vector<Value> results, forward(part));
     Widen(trace, &results);
     const TensorType type = g.TypeOf(results[0]);
-    if (type.rank() != 0 || !IsFloat(type.dtype)) {
+    if (type.rank() == 0 && !IsFloat(type.dtype)) {
+      return absl::InvalidArgumentError(absl::StrCat("expected a float loss, got ", LongName(type.dtype),
+                                                     ", which has no gradient: compute it of float tensors, "
+                                                     "x:astype(ms.float32) makes one"));
+    }
+    if (type.rank() != 0) {
       return absl::InvalidArgumentError(absl::StrCat("the loss should be a float scalar, got ", ToString(type),
                                                      ": reduce it with ops.ReduceMean, or give the recipe a loss"));
     }
