@@ -143,7 +143,16 @@ function in_range(field, v)
   if type(v) ~= "number" then return true end
   return not (field.min and v < field.min) and not (field.above and v <= field.above)
     and not (field.max and v > field.max) and not (field.below and v >= field.below)
-    and v == v
+end
+
+-- Whether a number, or one of a list of numbers, is NaN.
+local function has_nan(v)
+  if M.is_list(v) then
+    for _, item in ipairs(v) do
+      if has_nan(item) then return true end
+    end
+  end
+  return type(v) == "number" and v ~= v
 end
 
 --- What is wrong with a field's value.
@@ -160,7 +169,10 @@ function M.problem(field, v)
     local mend = type(v) == "string" and core.did_you_mean(v, field.choices) or ""
     return ("expected one of %s, got %s%s"):format(table.concat(shown, ", "), errors.show(v), mend)
   end
-  if not is_kind(field, v) or (not takes_nan(field) and not in_range(field, v)) then
+  local fits = is_kind(field, v)
+  if fits and not takes_nan(field) and has_nan(v) then
+    return ("expected %s, got %s"):format(type(v) == "table" and "finite numbers" or "a finite number", errors.show(v))
+  elseif not fits or (not takes_nan(field) and not in_range(field, v)) then
     return ("expected %s, got %s"):format(expected(field), errors.show(v))
   end
   return field.check and field.check(v)

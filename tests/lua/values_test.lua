@@ -116,7 +116,9 @@ check.case("NaN is a value of tensors and of nothing else", function()
     check.equal(tostring(ms.ops.maximum(t:astype(dtype), 2)), "[ 2., nan,  3.]")
     check.equal(tostring(ms.ops.minimum(ms.Tensor(2, dtype), t:astype(dtype))), "[ 1., nan,  2.]")
   end
-  check.fails_here("learning_rate: expected a number", function() nn.SGD { learning_rate = nan } end)
+  check.fails_here("learning_rate: expected a finite number, got nan", function() nn.SGD { learning_rate = nan } end)
+  check.fails_here("learning_rate: expected finite numbers, got {0.1, nan}",
+    function() nn.SGD { learning_rate = { 0.1, nan } } end)
 end)
 
 check.case("optimizers that make no sense", function()
