@@ -112,6 +112,7 @@ struct ForwardBackward {
   std::vector<bool> flows;  // for each parameter, whether any gradient reaches it
   std::vector<NamedRows> rows;
   std::string traced;  // the text of the first micro-batch, for ranks to compare
+  std::shared_ptr<const Location> loss_location;
 };
 
 // The text of a graph's nodes from `from` on, with their numbers from there, and earlier ones' in the order of their
@@ -148,6 +149,11 @@ std::string CommonText(const Graph& graph, size_t from) {
   return from > 0 ? Renumbered(text.substr(at), from) : text;
 }
 
+// "recipe.lua:7: "; empty where no file is known.
+std::string LineOf(const Location* location) {
+  return location == nullptr || location->file.empty() ? "" : absl::StrCat(location->file, ":", location->line, ": ");
+}
+
 // A parameter that the network uses without owning it would silently stay as it is: a cell in a plain table, say.
 Status CheckOwned(const TrainSpec& spec, Trace& trace) {
   if (!spec.network) return absl::OkStatus();
@@ -161,9 +167,7 @@ Status CheckOwned(const TrainSpec& spec, Trace& trace) {
     const auto user = std::find_if(graph.nodes.begin(), graph.nodes.end(), [&](const Node& n) {
       return std::find(n.inputs.begin(), n.inputs.end(), value) != n.inputs.end();
     });
-    const std::string where = user == graph.nodes.end() || user->location == nullptr
-                                  ? ""
-                                  : absl::StrCat(user->location->file, ":", user->location->line, ": ");
+    const std::string where = user == graph.nodes.end() ? "" : LineOf(user->location.get());
     return absl::InvalidArgumentError(absl::StrCat(
         where, "the network uses the parameter '", p->name, "' ", ToString(p->type),
         ", which is none of its own, so it would not be trained; assign its cell to a field of self or to an "
@@ -173,10 +177,12 @@ Status CheckOwned(const TrainSpec& spec, Trace& trace) {
 }
 
 // The names of the parameters that no gradient reaches. An error where it reaches none of them.
-StatusOr<std::vector<std::string>> IdleParameters(const TrainSpec& spec, const std::vector<bool>& flows) {
+StatusOr<std::vector<std::string>> IdleParameters(const TrainSpec& spec, const ForwardBackward& result) {
+  const std::vector<bool>& flows = result.flows;
   if (std::find(flows.begin(), flows.end(), true) == flows.end()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        spec.name, ": no parameter gets a gradient: the loss depends on none of the ", spec.parameters.size(),
+        LineOf(result.loss_location.get()), spec.name,
+        ": no parameter gets a gradient: the loss depends on none of the ", spec.parameters.size(),
         " that the optimizer trains ('", spec.parameters[0]->name,
         "', ...), or only through operators without a gradient, such as ops.stop_gradient, ops.argmax or ops.equal"));
   }
@@ -362,6 +368,7 @@ StatusOr<ForwardBackward> EmitForwardBackward(RankState& state, Trace& trace, co
     if (micro == 0 && state.ranks > 1) sum.traced = CommonText(g.graph(), text_from);
     const Value loss = Cast(g, results[0], type.dtype == DType::kF64 ? DType::kF64 : DType::kF32);
     sum.loss = micro == 0 ? loss : Add(g, sum.loss, loss);
+    sum.loss_location = g.NodeOf(results[0]).location;
     if (spec.shards.accumulate) ScatterGradients(g, spec.shards, spec.parameters, micro, &gradients);
     // Sums of different micro-batches are not to become one: all gradients would be kept for it.
     trace.PushRegion();
@@ -627,7 +634,7 @@ StatusOr<TrainGraph> BuildTrainGraph(RankState& state, Trace& trace, const Train
   }
   out.step.clips_norm = spec.clip == "norm";
   out.step.ema = spec.ema;
-  ASSIGN_OR_RETURN(out.idle, IdleParameters(spec, result.flows));
+  ASSIGN_OR_RETURN(out.idle, IdleParameters(spec, result));
   return out;
 }
 
@@ -670,7 +677,7 @@ StatusOr<TrainGraph> BuildStepsGraph(RankState& state, Trace& trace, const std::
                      EmitStep(state, trace, named.spec, named.forward, columns, "." + named.name));
     trace.PopScope();
     const ForwardBackward& result = step.result;
-    ASSIGN_OR_RETURN(const std::vector<std::string> idle, IdleParameters(named.spec, result.flows));
+    ASSIGN_OR_RETURN(const std::vector<std::string> idle, IdleParameters(named.spec, result));
     out.idle.insert(out.idle.end(), idle.begin(), idle.end());
     const Value own = loss.valid() ? Cast(g, result.loss, g.TypeOf(loss).dtype) : result.loss;
     loss = loss.valid() ? Add(g, loss, own) : own;

@@ -180,6 +180,7 @@ expect "plot of NaN" 2 "eval_odd is NaN or infinite each time" "$mslua" plot nan
 
 # Gradients that reach nothing.
 expect "no gradient at all" 2 "no parameter gets a gradient" "$mslua" train recipe.lua --no-attach detach=all
+case $out in *"error: recipe.lua:"[0-9]*) ;; *) fail "no line of the recipe: $out" ;; esac
 expect "some without a gradient" 0 "warning: no gradient reaches first.weight, first.bias" \
   "$mslua" train recipe.lua --no-attach detach=first epochs=1
 [ "$(printf '%s\n' "$out" | grep -c "no gradient")" = 1 ] || fail "reported once: $out"
