@@ -12,6 +12,9 @@ local ops = require "mslua.ops"
 
 local M = {}
 
+-- Raises the message at the line of the recipe's metrics.
+local function fail(...) errors.fail_at({ "eval", "metrics" }, ...) end
+
 -- Numbers in the type that metrics are computed in: float64 stays, all others become float32.
 local function wide(x) return x.dtype == "float64" and x or ops.cast(x, "float32") end
 
@@ -80,7 +83,7 @@ end
 --   the loss takes the last.
 local function by_class(output, label, loss_fn)
   if not core.kind(output) or not core.kind(label) then
-    errors.fail("metrics: expected a network with one output and one label, got %s and %s: give a function(output, "
+    fail("metrics: expected a network with one output and one label, got %s and %s: give a function(output, "
       .. "label) for others", errors.show(output), errors.show(label))
   end
   if class.is(loss_fn, BCELoss) then
@@ -96,7 +99,7 @@ local function by_class(output, label, loss_fn)
   local last = not whole and sizes(given) == sizes(shape, rank)
   local second = not whole and rank > 2 and sizes(given) == sizes(shape, 2)
   if not whole and not last and not second then
-    errors.fail("metrics: an output %s goes with labels of its shape, or of that without the classes, the last "
+    fail("metrics: an output %s goes with labels of its shape, or of that without the classes, the last "
       .. "dimension or the second; got %s", errors.show(shape), errors.show(given))
   end
   local of_last = class.is(loss_fn, class.Object) and loss_fn.of_classes
@@ -198,7 +201,7 @@ end
 local function of_classes(name, finish)
   return function(sums)
     if sums.outside > 0 then
-      errors.fail("metrics: %s: %d labels of the dataset are no class: there are %d, from 0 on (ignore_index of the "
+      fail("metrics: %s: %d labels of the dataset are no class: there are %d, from 0 on (ignore_index of the "
         .. "loss leaves a label out; %s)", name, sums.outside, sums.counts and math.sqrt(#sums.counts) or 2,
         several_classes)
     end
@@ -255,7 +258,7 @@ end
 local function score_bins(logits, labels, mask, ignored)
   local classes = logits.shape[#logits.shape]
   if classes ~= 2 then
-    errors.fail("metrics: auc: expected an output [n, 2], [n, 1] or [n], got %s", errors.show(logits.shape))
+    fail("metrics: auc: expected an output [n, 2], [n, 1] or [n], got %s", errors.show(logits.shape))
   end
   local parts = { ops.split(logits, #logits.shape, 2) }
   local score = ops.reshape(parts[2] - parts[1], { -1 })
@@ -377,17 +380,17 @@ local function sums_of_rows(name, rows)
     local given, sums = rows(output, label), {}
     if core.kind(given) then given = { value = given } end
     if type(given) ~= "table" or not next(given) then
-      errors.fail("metrics: %s.rows: expected a tensor with a row for each of the %d rows, or a table of such, got %s",
+      fail("metrics: %s.rows: expected a tensor with a row for each of the %d rows, or a table of such, got %s",
         name, mask.shape[1], errors.show(given))
     end
     for key, values in pairs(given) do
       if type(key) ~= "number" and type(key) ~= "string" or key_of(tostring(key)) ~= key then
-        errors.fail("metrics: %s.rows: expected a list of tensors, or a table of them by name, got the key %s", name,
+        fail("metrics: %s.rows: expected a list of tensors, or a table of them by name, got the key %s", name,
           errors.show(key))
       end
       local shape = core.kind(values) and values.shape
       if not shape or #shape < 1 or shape[1] ~= mask.shape[1] then
-        errors.fail("metrics: %s.rows: %s: expected a tensor with a row for each of the %d rows, got %s", name, key,
+        fail("metrics: %s.rows: %s: expected a tensor with a row for each of the %d rows, got %s", name, key,
           mask.shape[1], shape and errors.show(shape) or errors.show(values))
       end
       sums[tostring(key)] = sum_over_rows(wide(values), mask)
@@ -399,18 +402,18 @@ end
 local function check_table(name, m)
   if m.compute ~= nil then
     if type(m.compute) ~= "function" or next(m, next(m)) then
-      errors.fail("metrics: %s: expected { compute = function(network) ... end } alone, got %s", name, errors.show(m))
+      fail("metrics: %s: expected { compute = function(network) ... end } alone, got %s", name, errors.show(m))
     end
     return
   end
   for key in pairs(m) do
     if key ~= "rows" and key ~= "finish" then
-      errors.fail("metrics: %s: unknown key '%s', expected rows and finish, or compute", name, tostring(key))
+      fail("metrics: %s: unknown key '%s', expected rows and finish, or compute", name, tostring(key))
     end
   end
   for _, key in ipairs { "rows", "finish" } do
     if type(m[key]) ~= "function" then
-      errors.fail("metrics: %s.%s: expected a function, got %s", name, key, errors.show(m[key]))
+      fail("metrics: %s.%s: expected a function, got %s", name, key, errors.show(m[key]))
     end
   end
 end
@@ -436,7 +439,7 @@ function M.finish(list, found, samples, network)
     if m.compute then
       local value = m.compute(network)
       if type(value) ~= "number" then
-        errors.fail("metrics: %s.compute: expected a number, got %s", m.name, errors.show(value))
+        fail("metrics: %s.compute: expected a number, got %s", m.name, errors.show(value))
       end
       results[m.name] = value
     elseif m.finish then
@@ -447,7 +450,7 @@ function M.finish(list, found, samples, network)
       end
       local value = m.finish(sums, samples)
       if type(value) ~= "number" and m.kind ~= "matrix" then
-        errors.fail("metrics: %s.finish: expected a number, got %s", m.name, errors.show(value))
+        fail("metrics: %s.finish: expected a number, got %s", m.name, errors.show(value))
       end
       results[m.name] = value
     else
@@ -477,8 +480,8 @@ function M.list(metrics, loss_fn, own_loss)
     if given[name] then return end
     given[name] = true
     if entry.of_loss and not loss_fn and not own_loss then
-      errors.fail_at({ "eval", "metrics" }, "metrics: %s is measured by the recipe's key loss, or ms.Model's loss_fn, "
-        .. "and there is none: give a metric of your own instead, my_%s = %s", name, name, entry.map
+      fail("metrics: %s is measured by the recipe's key loss, or ms.Model's loss_fn, and there is none: "
+        .. "give a metric of your own instead, my_%s = %s", name, name, entry.map
         and "{ rows = function(output, label) ... end, finish = function(sums, samples) return math.exp(sums.value / "
         .. "samples) end }, where rows gives the loss of each row"
         or "function(output, label) ... end, which gives the loss of each row")
@@ -497,7 +500,7 @@ function M.list(metrics, loss_fn, own_loss)
       end)
       if entry.by_row then
         m.map = function(mean)
-          if mean == math.huge then errors.fail("metrics: %s: %s", name, several_classes) end
+          if mean == math.huge then fail("metrics: %s: %s", name, several_classes) end
           return mean
         end
         m.rows = function(output, label) return of(output, label, ignored) end
@@ -515,11 +518,11 @@ function M.list(metrics, loss_fn, own_loss)
   for _, m in pairs(metrics) do on_batches = on_batches or type(m) ~= "table" or m.compute == nil end
   if loss_fn or own_loss and not on_batches then add("loss", known.loss) end
   local gap = args.gap(metrics)
-  if gap then errors.fail_at({ "eval", "metrics" }, "metrics: item %d: expected a name, got nil", gap) end
+  if gap then fail("metrics: item %d: expected a name, got nil", gap) end
   for _, name in ipairs(metrics) do
     if not known[name] then
-      errors.fail_at({ "eval", "metrics" }, "metrics: unknown metric %s%s; there are %s, and name = function(output, "
-        .. "label) or { rows =, finish = }", errors.show(name), core.did_you_mean(tostring(name), errors.names(known)),
+      fail("metrics: unknown metric %s%s; there are %s, and name = function(output, label) or "
+        .. "{ rows =, finish = }", errors.show(name), core.did_you_mean(tostring(name), errors.names(known)),
         table.concat(errors.names(known), ", "))
     end
     add(name, known[name])
@@ -527,11 +530,9 @@ function M.list(metrics, loss_fn, own_loss)
   for _, name in ipairs(errors.names(metrics)) do
     local f = metrics[name]
     if given[name] then
-      errors.fail_at({ "eval", "metrics" }, "metrics: %s: there is a metric of that name already: give yours "
-        .. "another one", name)
+      fail("metrics: %s: there is a metric of that name already: give yours another one", name)
     elseif name:find '[%c"\\]' then
-      errors.fail_at({ "eval", "metrics" }, "metrics: a name has no quotes, backslashes or control characters, got %s",
-        errors.show(name))
+      fail("metrics: a name has no quotes, backslashes or control characters, got %s", errors.show(name))
     end
     if type(f) == "table" and not getmetatable(f) then
       check_table(name, f)
@@ -541,7 +542,7 @@ function M.list(metrics, loss_fn, own_loss)
         add(name, { kind = "mean", sums = sums_of_rows(name, f.rows), finish = f.finish })
       end
     elseif type(f) ~= "function" then
-      errors.fail("metrics: %s: expected function(output, label) giving a number a row, { rows =, finish = } or "
+      fail("metrics: %s: expected function(output, label) giving a number a row, { rows =, finish = } or "
         .. "{ compute = }, got %s", name, errors.show(f))
     else
       add(name, { kind = "mean", rows = function(output, label) return (f(output, label)) end })

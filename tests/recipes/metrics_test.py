@@ -174,7 +174,7 @@ def main():
         with open("bad.lua", "w", encoding="utf-8") as file:
             file.write(RECIPE.replace("return ms.recipe {", "metrics = %s\nreturn ms.recipe {" % metrics))
         out = run("train", "bad.lua", code=2)
-        check(says in out, (metrics, out))
+        check("error: bad.lua:" in out and says in out, (metrics, out))
     check_notes()
 
 
