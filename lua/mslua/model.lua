@@ -315,29 +315,41 @@ end
 -- A tensor as "float32{4, 2}", anything else as it is.
 local function described(v) return core.kind(v) and v.dtype .. errors.show(v.shape) or errors.show(v) end
 
+-- The key of a recipe that a metric is measured by.
+local function place_of(metric)
+  return (metric == "loss" or metric == "perplexity") and { "loss" } or { "eval", "metrics" }
+end
+
+-- How the rows of a batch get a number each, of a metric that gave one for all.
+local function how_by_row(self, metric)
+  if metric ~= "loss" and metric ~= "perplexity" then return "give one number a row" end
+  if not self.loss_fn then return "give the network a method rows(...) of the columns, the loss of each row" end
+  return ("%s a method rows(output, label), the loss of each row"):format(
+    type(self.loss_fn) == "function" and "make the loss a cell, which can have" or "give the loss")
+end
+
 -- What a metric gave for n rows: one number each, or one for all. With weights of one shape: one or more each.
 local function check_rows(name, values, weights, n)
   local shape = core.kind(values) and values.shape
   if not shape or #shape > (weights and 2 or 1) or (#shape > 0 and shape[1] ~= n) then
-    errors.fail("metrics: %s: expected a tensor with a number for each of the %d rows, got %s", name, n,
-      described(values))
+    local column = shape and #shape == 2 and shape[1] == n and shape[2] == 1
+    errors.fail_at(place_of(name), "metrics: %s: expected a tensor with a number for each of the %d rows, got %s%s",
+      name, n, described(values), column and ": x:squeeze(2) takes the second dimension away" or "")
   end
   local same = weights == nil or (#shape > 0 and core.kind(weights) and #weights.shape == #shape)
   for d = 1, weights and same and #shape or 0 do same = same and weights.shape[d] == shape[d] end
   if not same then
-    errors.fail("metrics: %s: expected weights of the shape of the rows' values, %s, got %s", name, described(values),
-      described(weights))
+    errors.fail_at(place_of(name), "metrics: %s: expected weights of the shape of the rows' values, %s, got %s", name,
+      described(values), described(weights))
   end
 end
 
 -- Of what a metric gave, the sums over the rows of the dataset: of the values, and of the weights where there are any.
-local function summed(m, values, weights, n, dataset)
+local function summed(self, m, values, weights, n, dataset)
   check_rows(m.name, values, weights, n)
   if #values.shape == 0 and not dataset:open():full_batches() then
-    errors.fail("eval: %s is one number for the whole batch, and the last batch has fewer rows: %s, or batch the "
-      .. "dataset with drop_remainder = true", m.name, (m.name == "loss" or m.name == "perplexity")
-      and "give the loss a method rows(output, label), or a network that gives its own loss rows(...) of the columns"
-      or "give one number a row")
+    errors.fail_at(place_of(m.name), "eval: %s is one number for the whole batch, and the last batch has fewer rows: "
+      .. "%s, or batch the dataset with drop_remainder = true", m.name, how_by_row(self, m.name))
   end
   return metrics.mean_sums(values, weights, n)
 end
@@ -396,7 +408,7 @@ function Model:eval_spec(dataset, of_training)
     for i = #names, 1, -1 do names[i] = nil end
     local function add(name, sum) names[#names + 1], sums[#sums + 1] = name, sum end
     local function add_mean(m, values, weights)
-      local sum, divisor = summed(m, values, weights, rows, dataset)
+      local sum, divisor = summed(self, m, values, weights, rows, dataset)
       add(m.name, sum)
       if divisor then
         add(metrics.weights_name(m.name), divisor)

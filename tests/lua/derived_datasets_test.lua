@@ -338,7 +338,8 @@ check.case("a network that gives its own loss is evaluated", function()
   local images = ms.dataset.NumpySlicesDataset({ ms.ones { 6, 2 } * 2 }, { "image" })
   local model = ms.Model(Auto(), { optimizer = nn.SGD { learning_rate = 0.1 } })
   check.near(model:eval(images:batch(3)).loss, 1, 1e-6)
-  check.fails_here("one number for the whole batch", function() model:eval(images:batch(4)) end)
+  check.fails_here("give the network a method rows(...) of the columns, the loss of each row",
+    function() model:eval(images:batch(4)) end)
   function Auto:rows(image) return ops.reduce_mean(ops.square(image * self.w * 0.5 - image), 2) end
   check.near(model:eval(images:batch(4)).loss, 1, 1e-6)
   model:train(1, images:batch(3), { callbacks = { ms.EvalCallback(images:batch(3)), ms.EarlyStopping() } })

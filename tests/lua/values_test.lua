@@ -9,7 +9,12 @@ check.case("a loss of one number is evaluated where all batches are full", funct
   local ds = ms.dataset.NumpySlicesDataset({ ms.ones { 4, 2 }, ms.zeros { 4, 2 } }, { "x", "y" })
   local model = ms.Model(nn.ReLU(), { loss_fn = Loss() })
   check.near(model:eval(ds:batch(2)).loss, 1, 1e-6)
-  check.fails("one number for the whole batch", function() model:eval(ds:batch(3)) end)
+  check.fails_here("eval: loss is one number for the whole batch, and the last batch has fewer rows: give the loss a "
+    .. "method rows(output, label), the loss of each row, or batch the dataset with drop_remainder = true",
+    function() model:eval(ds:batch(3)) end)
+  model = ms.Model(nn.ReLU(), { loss_fn = function(x, y) return (x - y):abs():mean() end })
+  check.fails_here("make the loss a cell, which can have a method rows(output, label), the loss of each row",
+    function() model:eval(ds:batch(3)) end)
 end)
 
 check.case("words without quotes in a table of the command line are named", function()
@@ -177,6 +182,8 @@ check.case("a metric gives a number a row", function()
   local function eval(f) return ms.Model(nn.Dense(3, 3), { metrics = { mae = f } }):eval(data).mae end
   check.fails_here("metrics: mae: expected a tensor with a number for each of the 2 rows, got float32{2, 3}",
     function() eval(function(output, label) return output - label end) end)
+  check.fails_here("each of the 2 rows, got float32{2, 1}: x:squeeze(2) takes the second dimension away",
+    function() eval(function(output, label) return (output - label):mean(2, true) end) end)
   check.fails_here("each of the 2 rows, got 3", function() eval(function() return 3 end) end)
   check.fails_here("each of the 2 rows, got nil", function() eval(function() end) end)
   check.near(eval(function(_, label) return label:sum(2) end), 3, 1e-6)
