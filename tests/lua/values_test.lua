@@ -325,7 +325,8 @@ check.case("datasets are chains of data", function()
   check.fails_here("go together", function() ms.dataset.Cifar10Dataset("f", { num_shards = 2 }) end)
   check.fails_here("below num_shards = 2, got 2",
     function() ms.dataset.Cifar10Dataset("f", { num_shards = 2, shard_id = 2 }) end)
-  check.fails_here("set DATA_PATH", function() ms.dataset.MnistDataset "" end)
+  local _, problem = pcall(ms.dataset.MnistDataset, "")
+  check.equal(problem:match "expected a folder.*$", 'expected a folder, got ""')
   check.fails_here('expected one of "train", "test", "all"', function() ms.dataset.MnistDataset("f", "valid") end)
   check.fails_here("expected a transform such as", function() first:map { operations = { 3 } } end)
   check.fails_here("at least 1, got 0", function() first:batch(0) end)
@@ -341,6 +342,8 @@ check.case("datasets are chains of data", function()
   end)
   check.fails_here("expected at least one column, got none", function() first:padded_batch(4, false, {}) end)
   check.fails_here("column_names is missing", function() ms.dataset.GeneratorDataset(function() end) end)
+  check.fails_here("source: without length the function is called without arguments and gives an iterator, but it takes "
+    .. "i: give length = N", function() ms.dataset.GeneratorDataset(function(i) return i end, { "x" }) end)
 end)
 
 check.case("datasets from arrays, shuffled", function()

@@ -1,4 +1,5 @@
 --- ms.dataset: sources of samples (mindspore.dataset).
+local arity = require "mslua.arity"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
 local params = require "mslua.params"
@@ -11,21 +12,22 @@ local M = {
   config = require "mslua.dataset.config",
 }
 
--- How to give the path that is "": the recipe's parameters that name a path and are "".
+-- How to give the path that is "", ": give data_path=... on the command line": the recipe's parameters that name a path
+-- and are "". Empty where it has none.
 local function how_to_give()
   local state, empty = params.state(), {}
   for _, name in ipairs(errors.names(state.defaults or {})) do
     if name:find "path$" and state.values[name] == "" then empty[#empty + 1] = name .. "=..." end
   end
-  if #empty == 0 then empty = { "data_path=..." } end
-  return ("give %s on the command line%s"):format(table.concat(empty, " and "),
+  if #empty == 0 then return "" end
+  return (": give %s on the command line%s"):format(table.concat(empty, " and "),
     empty[1] == "data_path=..." and ", or set DATA_PATH" or "")
 end
 
 local function check_path(what)
   return function(path)
     if path ~= "" then return nil end
-    return ("expected %s, got \"\": %s"):format(what, how_to_give())
+    return ("expected %s, got \"\"%s"):format(what, how_to_give())
   end
 end
 
@@ -58,6 +60,10 @@ function readers.generator(a)
     a.source = code("GeneratorDataset: source", a.source, a.arguments, {})
   elseif a.arguments ~= nil then
     errors.fail "GeneratorDataset: arguments: they are for a file of Lua; a function has its upvalues"
+  elseif not a.length and arity.parameters(a.source) > 0 and arity.parameters(a.source) < math.huge then
+    errors.fail("GeneratorDataset: source: without length the function is called without arguments and gives an "
+      .. "iterator, but it takes %s: give length = N to call it with each number from 1 to N",
+      arity.parameter_name(a.source, 1))
   end
   return a
 end
