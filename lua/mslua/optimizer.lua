@@ -509,6 +509,10 @@ end
 function Optimizer:bind(net)
   local own = {}
   for _, p in ipairs(net:get_parameters()) do own[p] = true end
+  if not next(own) then
+    errors.fail_at({ "network" }, "%s: the network %s has no parameters: assign cells to fields of self in function "
+      .. "%s:init()", self.class_name, net.class_name, net.class_name)
+  end
   for _, group in ipairs(self.groups) do
     for i, p in ipairs(group.list or {}) do
       if not own[p] then

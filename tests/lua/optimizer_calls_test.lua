@@ -210,6 +210,12 @@ check.case("a step has something to train, and all that its network uses", funct
   check.fails_here("SGD: no parameter to train: none of the network has requires_grad = true", function()
     nn.TrainOneStepCell(nn.WithLossCell(net, loss), nn.SGD { learning_rate = 1 })(unpack(batches[1]))
   end)
+  local Empty = nn.Cell:extend "Empty"
+  function Empty:__init() self.fc = nn.Dense(2, 2) end
+  function Empty:construct(x) return x end
+  check.fails_here("SGD: the network Empty has no parameters: assign cells to fields of self in function Empty:init()",
+    function() ms.Model(Empty(), { loss_fn = loss, optimizer = nn.SGD { learning_rate = 1 } }):train(1,
+      ms.dataset.NumpySlicesDataset({ ms.ones { 2, 2 }, ms.ones { 2, 2 } }):batch(2)) end)
   local Outside, outside = nn.Cell:extend "Outside", nn.Dense(2, 2)
   function Outside:init() self.fc = nn.Dense(2, 2) end
   function Outside:construct(x) return outside(self.fc(x)) end
