@@ -321,13 +321,23 @@ class TableReader : public Reader {
     return absl::OkStatus();
   }
 
+  // What to give where the fields of a file are separated by another character than field_delim.
+  static std::string OtherDelimiter(const std::vector<std::string>& names) {
+    if (names.size() != 1) return "";
+    const size_t at = names[0].find_first_of(";\t|");
+    if (at == std::string::npos) return "";
+    const std::string delimiter = names[0][at] == '\t' ? "\\t" : names[0].substr(at, 1);
+    return absl::StrCat(": give field_delim = \"", delimiter, "\"");
+  }
+
   // The columns that the options name are there.
   static Status CheckNames(const Table& table, const std::vector<std::string>& names) {
     for (const auto& [name, option] : table.Named()) {
       if (std::find(names.begin(), names.end(), name) == names.end()) {
+        const std::string delimiter = OtherDelimiter(names);
         return absl::InvalidArgumentError(absl::StrCat(table.dataset, ": ", option, ": no column '", name, "'",
-                                                       DidYouMean(name, names), "; there are ",
-                                                       absl::StrJoin(names, ", ")));
+                                                       delimiter.empty() ? DidYouMean(name, names) : "", "; there are ",
+                                                       absl::StrJoin(names, ", "), delimiter));
       }
     }
     return absl::OkStatus();

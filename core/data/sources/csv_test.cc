@@ -235,6 +235,9 @@ TEST(CsvTest, Errors) {
   EXPECT_THAT(message("age\n1\n", {{"columns", Texts{{"aeg", "int"}}}}),
               HasSubstr("columns: no column 'aeg' (did you mean 'age'?); there are age"));
   EXPECT_THAT(message("age\n1\n", {{"label", "income"}}), HasSubstr("label: no column 'income'"));
+  EXPECT_THAT(message("age;job;buy\n1;2;3\n", {{"label", "buy"}}),
+              HasSubstr("label: no column 'buy'; there are age;job;buy: give field_delim = \";\""));
+  EXPECT_THAT(message("age\tbuy\n1\t3\n", {{"label", "buy"}}), HasSubstr(": give field_delim = \"\\t\""));
   EXPECT_THAT(message("a\n1\n", {{"columns", Texts{{"a", "categry"}}}}),
               AllOf(HasSubstr("columns: a: expected \"float\""), HasSubstr("(did you mean 'category'?)")));
   EXPECT_THAT(message("a\n1\n", {{"columns", Texts{{"a", "hash"}}}}), HasSubstr("got \"hash\""));

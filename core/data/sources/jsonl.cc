@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/text.h"
 #include "core/data/pieces.h"
 #include "core/data/sources/define.h"
 #include "core/data/table.h"
@@ -21,7 +22,7 @@ class JsonLines : public TableFile {
   // Of the first file: the keys of its first record and those that options name, in the order of their bytes.
   StatusOr<std::vector<std::string>> Names(const std::vector<std::string>& known) override {
     ASSIGN_OR_RETURN(any_, Read());
-    std::vector<std::string> names = known;
+    std::vector<std::string> names = known_ = known;
     if (known.empty()) {
       if (!any_) return absl::DataLossError(absl::StrCat("JsonlDataset: ", pieces_.path(), " has no record"));
       names = named_;
@@ -44,8 +45,7 @@ class JsonLines : public TableFile {
     for (const auto& [key, value] : object_.items()) {
       const auto place = places_.find(key);
       if (place == places_.end()) {
-        return absl::DataLossError(absl::StrCat(pieces_.path(), ":", line_, ": the first record has no key ",
-                                                QuotedField(key),
+        return absl::DataLossError(absl::StrCat(pieces_.path(), ":", line_, ": ", UnknownKey(key),
                                                 "; give its type in `columns`, or \"skip\" to leave it out"));
       }
       texts_[place->second] = TextOf(value);
@@ -57,6 +57,16 @@ class JsonLines : public TableFile {
   int64_t line() const override { return line_; }
 
  private:
+  std::string UnknownKey(absl::string_view key) const {
+    if (known_.empty()) return absl::StrCat("the first record has no key ", QuotedField(key));
+    std::vector<std::string> missing;
+    for (const std::string& name : known_) {
+      if (!object_.contains(name)) missing.push_back(QuotedField(name));
+    }
+    return absl::StrCat("key ", QuotedField(key), " is not in the data read before this file, whose keys are ",
+                        SomeOf(known_, 20), missing.empty() ? "" : "; missing here: ", SomeOf(missing, 20));
+  }
+
   // As a field of a CSV file has it: a string without quotes, null as an empty field, lists and objects as JSON.
   static std::string TextOf(const Json& value) {
     if (value.is_string()) return value.get<std::string>();
@@ -95,6 +105,7 @@ class JsonLines : public TableFile {
 
   Pieces pieces_;
   const std::vector<std::string> named_;
+  std::vector<std::string> known_;                   // of the files before; empty: this is the first
   Json object_;                                      // of the last record
   bool any_ = false, first_ = true;                  // whether there is one; it is the one that Names has read
   absl::flat_hash_map<std::string, size_t> places_;  // of the columns

@@ -61,7 +61,11 @@ TEST(JsonlTest, SeveralFilesAndColumnsThatTheFirstRecordLacks) {
   Put(path + "/b.jsonl", "{\"x\": 2, \"y\": 3}\n{\"y\": 4, \"x\": 5}\n");
   FieldMap fields{{"dataset_files", Names{path + "/a.jsonl", path + "/b.jsonl"}}};
   EXPECT_THAT(Message(Open("jsonl", fields).status()),
-              AllOf(HasSubstr("b.jsonl:1: the first record has no key 'y'"), HasSubstr("\"skip\"")));
+              AllOf(HasSubstr("b.jsonl:1: key 'y' is not in the data read before this file, whose keys are x; give"),
+                    HasSubstr("\"skip\"")));
+  Put(path + "/b.jsonl", "{\"y\": 3}\n");
+  EXPECT_THAT(Message(Open("jsonl", fields).status()), HasSubstr("whose keys are x; missing here: 'x'; give"));
+  Put(path + "/b.jsonl", "{\"x\": 2, \"y\": 3}\n{\"y\": 4, \"x\": 5}\n");
   fields["columns"] = Texts{{"y", "int"}};
   EXPECT_EQ(Message(Open("jsonl", fields).status()), path + "/a.jsonl:1: column 'y': no value; give one in `missing`");
   fields["missing"] = Texts{{"y", "0"}};
@@ -93,6 +97,7 @@ TEST(JsonlTest, Errors) {
             path + ":1: column 'a': '1.0' is not an integer of 32 bits");
   EXPECT_THAT(message("{\"a\": 16777217}\n", {{"column_type", "int"}, {"pack", true}}),
               HasSubstr(path + ":1: column 'a': 16777217 is no float32"));
+  EXPECT_THAT(message("{\"a\": 1}\n{\"b\": 1}\n"), HasSubstr(":2: the first record has no key 'b'"));
   EXPECT_THAT(message(""), HasSubstr("has no record"));
   EXPECT_THAT(message("\n\n"), HasSubstr("has no record"));
   EXPECT_THAT(message("{}\n"), HasSubstr("every column is skipped"));
