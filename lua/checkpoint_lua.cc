@@ -155,7 +155,7 @@ struct Named {
   std::string word, recipe, directory;
   Groups* together = nullptr;  // the ranks that ask for it at the same time; null: this one alone
 
-  StatusOr<std::string> Place() const { return CheckpointPlace(word, recipe, directory); }
+  StatusOr<std::string> Place() const { return CheckpointPlace(word, recipe, directory, "give one with --ckpt PATH"); }
 };
 
 // The arguments word, recipe, directory or nil, and together.

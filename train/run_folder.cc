@@ -129,21 +129,21 @@ std::vector<std::string> RunFoldersOf(const std::string& recipe, const std::stri
   return folders;
 }
 
-StatusOr<std::string> LastRunFolder(const std::string& recipe, const std::string& part) {
+StatusOr<std::string> LastRunFolder(const std::string& recipe, const std::string& part, absl::string_view how) {
   const std::vector<std::string> folders = RunFoldersOf(recipe, part);
   if (!folders.empty()) return folders[0];
   const std::string what = part == kRunCheckpoints ? "a checkpoint" : part == kRunBest ? "a best checkpoint" : part;
   return absl::NotFoundError(absl::StrCat("no run ", recipe.empty() ? "" : absl::StrCat("of ", recipe, " "), "with ",
-                                          what, " under runs/; give a path"));
+                                          what, " under runs/; ", how));
 }
 
-StatusOr<std::string> CheckpointPlace(const std::string& word, const std::string& recipe,
-                                      const std::string& directory) {
+StatusOr<std::string> CheckpointPlace(const std::string& word, const std::string& recipe, const std::string& directory,
+                                      absl::string_view how) {
   const bool best = word == "best";
   if (!best && word != "last") return word;
   if (!directory.empty()) return best ? directory + "/best" : directory;
   const char* const part = best ? kRunBest : kRunCheckpoints;
-  ASSIGN_OR_RETURN(const std::string folder, LastRunFolder(recipe, part));
+  ASSIGN_OR_RETURN(const std::string folder, LastRunFolder(recipe, part, how));
   return PathOf(folder, part);
 }
 

@@ -45,11 +45,14 @@ bool IsNameOfRun(absl::string_view name);
 std::vector<std::string> RunFoldersOf(const std::string& recipe, const std::string& part);
 
 // The rule for `last` in every verb that reads run folders (`mslua help last`): the first of RunFoldersOf. NotFound
-// when there is no such run.
-StatusOr<std::string> LastRunFolder(const std::string& recipe, const std::string& part);
+// when there is no such run; `how` says how to name another one.
+StatusOr<std::string> LastRunFolder(const std::string& recipe, const std::string& part,
+                                    absl::string_view how = "give a path");
 
 // Where `last` and `best` of --ckpt, --resume and `mslua ckpt` look for a checkpoint: in `directory`, where the recipe
 // keeps its checkpoints, or when that is empty in the last run of the recipe that has any. Other words are paths.
-StatusOr<std::string> CheckpointPlace(const std::string& word, const std::string& recipe, const std::string& directory);
+// `how` as in LastRunFolder.
+StatusOr<std::string> CheckpointPlace(const std::string& word, const std::string& recipe, const std::string& directory,
+                                      absl::string_view how = "give a path");
 
 }  // namespace mslua

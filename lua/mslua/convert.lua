@@ -113,6 +113,9 @@ function M.convert(from, to, form)
       .. "adds them to the base", net.class_name)
   end
   local beside = not folder and M.config_of(from):match "^(.*)/" or nil
+  if form == "hf" then
+    pretrained.family_of(net, "ckpt convert", "; --to safetensors, with OUT.safetensors, writes any network")
+  end
   if form == "peft" then
     peft.save({ net = net, folder = to }, beside)
   else

@@ -67,14 +67,15 @@ end
 --- The family of a network, or an error that lists those that are known; and the network, without a wrapper.
 ---@param net Cell
 ---@param what string the function, for the message
+---@param hint? string ends the message
 ---@return mslua.Family
 ---@return Cell
-function M.family_of(net, what)
+function M.family_of(net, what, hint)
   net = wrap.unwrap(net)
   local family = families()[net.family or ""]
   if not family then
-    errors.fail("%s: %s is of no family with published files, expected one of %s", what, net.class_name,
-      table.concat(errors.names(families()), ", "))
+    errors.fail("%s: %s is of no family with published files, expected one of %s%s", what, net.class_name,
+      table.concat(errors.names(families()), ", "), hint or "")
   end
   return family, net
 end
@@ -627,7 +628,7 @@ function M.save_pretrained(...) M.save(bind_save(...)) end
 ---@param beside? string
 function M.save(a, beside)
   local dir = a.folder
-  local family, net = M.family_of(a.net, "save_pretrained")
+  local family, net = M.family_of(a.net, "save_pretrained", "; ms.save_checkpoint writes any network")
   if not files.is_folder(dir) then errors.fail("save_pretrained: there is no folder '%s'", dir) end
   if #LoRA.cells(net) > 0 then
     errors.fail("save_pretrained: %s has adapters: nn.LoRA.merge(net) adds them to the weights, "

@@ -354,7 +354,7 @@ local function load_weights(recipe, network)
     io.stderr:write(("mslua: %s: the averages of the parameters (train.ema)\n"):format(flags.verb))
   end
   checkpoint.give(network, values, path, flags.partial, flags.verb == "eval" and " (--partial loads what fits)"
-    or "; give the key=value overrides of the training")
+    or "; give the key=value overrides and the --preset of the training")
   core.compare_unsaved(unsaved, network:get_parameters(), path)
   return step
 end

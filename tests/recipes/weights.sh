@@ -81,7 +81,8 @@ expect "eval of the first" 0 "top1 100.0%" "$mslua" eval recipe.lua
 case $out in *"weights of runs/a-2"*"/ckpt/a-6_18.ckpt, step 18"*) ;; *) fail "which weights: $out" ;; esac
 expect "best" 0 "weights of runs/a-2" "$mslua" eval recipe.lua --ckpt best
 expect "the other recipe" 0 "weights of runs/b-2" "$mslua" eval recipe.lua name=b
-expect "a recipe without runs" 2 "no run of c with a checkpoint under runs/;" "$mslua" eval recipe.lua name=c
+expect "a recipe without runs" 2 "no run of c with a checkpoint under runs/; give one with --ckpt PATH" \
+  "$mslua" eval recipe.lua name=c
 expect "two ranks" 0 "weights of runs/a-2" "$mslua" eval recipe.lua -n 2
 expect "ckpt of all" 0 "runs/a-long-2" "$mslua" ckpt show last
 expect "ckpt ls" 0 "runs/a-long-2" "$mslua" ckpt ls
@@ -92,6 +93,10 @@ expect "verify without a manifest" 9 "MANIFEST.json" "$mslua" ckpt verify withou
 expect "merge into NumPy's" 2 "expected a file that ends in .safetensors, got x.npz (\`mslua ckpt convert --to npz\`" \
   "$mslua" ckpt merge last x.npz
 expect "weights of NumPy's" 0 "" "$mslua" ckpt convert last x.npz --to npz
+mkdir hf
+expect "a network of one's own in Hugging Face's form" 2 "--to safetensors, with OUT.safetensors, writes any network" \
+  "$mslua" ckpt convert last hf
+expect "a network of one's own as safetensors" 0 "" "$mslua" ckpt convert last own.safetensors --to safetensors
 expect "weights of a ZIP archive" 9 "x.npz: not a good safetensors file: it is a ZIP archive" \
   "$mslua" eval recipe.lua --ckpt x.npz
 expect "plot needs no checkpoint" 0 "loss" "$mslua" plot last
