@@ -57,6 +57,12 @@ function M.characters(source)
   return characters
 end
 
+-- The UTF-8 character that byte i of s belongs to, and the place of its first byte.
+local function character_at(s, i)
+  while i > 1 and s:find("^[\128-\191]", i) do i = i - 1 end
+  return s:match("^.[\128-\191]*", i), i
+end
+
 --- The tokens of a TextDataset whose tokens are characters.
 ---@param source table its description
 function M.of_characters(source)
@@ -68,7 +74,7 @@ function M.of_characters(source)
       local list = {}
       for i = 1, #s do
         list[i] = ids[s:byte(i)] or errors.fail("the text of %s has no character %q, byte %d of the prompt",
-          errors.show(source.characters_from or source.dataset_files), s:sub(i, i), i)
+          errors.show(source.characters_from or source.dataset_files), character_at(s, i))
       end
       return list
     end,

@@ -182,6 +182,8 @@ expect "weights of another size" 2 "dim is 8 in the network and 16 in the folder
   "$mslua" train tune.lua --out runs/b dim=8
 expect "text of a recipe" 0 "the" "$mslua" generate tune.lua --ckpt runs/a --prompt the --max-new 5
 expect "a prompt's unknown character" 2 "has no character" "$mslua" generate tune.lua --ckpt runs/a --prompt '~'
+expect "a prompt's unknown character of several bytes" 2 'has no character "日", byte 5 of the prompt' \
+  "$mslua" generate tune.lua --ckpt runs/a --prompt 'the 日本'
 mkdir tuned
 expect "a run as a folder" 0 "" "$mslua" ckpt convert runs/a tuned
 expect "and text from it" 0 "1,2," "$mslua" generate tuned --ids 1,2 --max-new 2
