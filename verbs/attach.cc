@@ -172,7 +172,9 @@ int RunLoop(Connection& connection, Session& session, bool rw, std::vector<std::
   extension.command = [&](absl::string_view line) -> Status {
     if (line == ".detach") return absl::CancelledError("");
     const Status sent = send(line);
-    return sent.ok() || prompt ? sent : Status(sent.code(), absl::StrCat(line, ": ", sent.message()));
+    if (sent.ok() || prompt) return sent;
+    const bool named = absl::StartsWith(sent.message(), line.substr(0, line.find(' ')));
+    return named ? sent : Status(sent.code(), absl::StrCat(line, ": ", sent.message()));
   };
   for (const auto& def : endpoint::Commands()) extension.commands.push_back("." + def.name);
   for (const char* own : kOwnCommands) extension.commands.emplace_back(own);

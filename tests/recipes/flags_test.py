@@ -511,6 +511,12 @@ def main():
             if refused.code == 0 or ".set lr: expected a finite number, at least 0" not in refused.all:
                 print("attach accepts a rate of %s: %s" % (value, refused))
                 failed.append(".set lr=" + value)
+        for arguments, says in ((["--rw", "-e", ".set foo=1"], "there is no 'foo' to set; only lr can be set"),
+                                (["-e", ".pause"], "error: .pause changes the training: take the writer lock")):
+            refused = mslua(["attach"] + arguments)
+            if refused.code == 0 or says not in refused.all:
+                print("attach %s: %s" % (arguments, refused))
+                failed.append(arguments[-1])
         stopped = mslua(["stop", "--now"])
         job.wait(60)
         if stopped.code != 0 or any(f.endswith(".ckpt") for f in os.listdir("job/ckpt")):

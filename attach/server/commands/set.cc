@@ -33,7 +33,8 @@ StatusOr<Answer> Set(Steering& steering, const Request& request, const TrainStat
     if (names.back() == name) before = trainer.ScalarNext(static_cast<int>(i));
   }
   if (!trainer.Override(name, v, at).ok())
-    return absl::NotFoundError(absl::StrCat("there is no '", name, "' to set: ", absl::StrJoin(names, ", ")));
+    return absl::NotFoundError(
+        absl::StrCat("there is no '", name, "' to set; only ", absl::StrJoin(names, " and "), " can be set"));
   if (at > state.step) {
     steering.Schedule({at, request.client, name, request.command.text});
     return Answer{absl::StrCat("scheduled at step ", at, ": ", name, " -> ", value), ""};
