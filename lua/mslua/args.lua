@@ -197,7 +197,8 @@ local function initials(name) return (name:gsub("(%a)%a*_?", "%1")) end
 -- The known name that is meant: by its letters, its initials, or as the words that one of the names holds.
 local function meant(key, known)
   local text = core.did_you_mean(key, known)
-  if text ~= "" or #key < 2 then return text end
+  local begins = text:find("'" .. key .. "_", 1, true)  -- whole words are looked for below: bias is has_bias
+  if text ~= "" and not begins or #key < 2 then return text end
   local fits
   for _, test in ipairs {
     function(name) return initials(name) == key end,
