@@ -74,8 +74,8 @@ int64_t PlaceInWhole(const Attrs& attrs, const Shape& shape, int64_t at) {
 }
 
 Status WrongWeight(int64_t at, int64_t classes, absl::string_view what) {
-  return absl::DataLossError(absl::StrCat("probs: weight ", at % classes + 1, " of row ", at / classes + 1, " is ", what,
-                                          ", expected a finite number, at least 0"));
+  return absl::DataLossError(absl::StrCat("probs: weight ", at % classes + 1, " of row ", at / classes + 1, " is ",
+                                          what, ", expected a finite number, at least 0"));
 }
 
 Status TooFew(int64_t row, int64_t found, int64_t wanted) {

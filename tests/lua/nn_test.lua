@@ -13,7 +13,8 @@ check.case("Dense", function()
   check.equal(#nn.Dense(2, 1, { has_bias = false }):get_parameters(), 1)
   check.fails_here("Dense: in_channels is 2, the last dimension of x is 3: x is {4, 3}",
     function() fc(ms.ones { 4, 3 }) end)
-  check.fails_here("Dense: in_channels is 2, the last dimension of x is missing: x is {}", function() fc(ms.ones {}) end)
+  check.fails_here("Dense: in_channels is 2, the last dimension of x is missing: x is {}",
+    function() fc(ms.ones {}) end)
   check.fails_here("w is a parameter: convert x with :astype(ms.float32), or the column of the dataset with "
     .. "TypeCast(ms.float32)", function() fc(ms.ones({ 4, 2 }, ms.float64)) end)
 end)

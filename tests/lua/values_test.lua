@@ -342,8 +342,8 @@ check.case("datasets are chains of data", function()
   end)
   check.fails_here("expected at least one column, got none", function() first:padded_batch(4, false, {}) end)
   check.fails_here("column_names is missing", function() ms.dataset.GeneratorDataset(function() end) end)
-  check.fails_here("source: without length the function is called without arguments and gives an iterator, but it takes "
-    .. "i: give length = N", function() ms.dataset.GeneratorDataset(function(i) return i end, { "x" }) end)
+  check.fails_here("source: without length the function is called without arguments and gives an iterator, but it "
+    .. "takes i: give length = N", function() ms.dataset.GeneratorDataset(function(i) return i end, { "x" }) end)
 end)
 
 check.case("datasets from arrays, shuffled", function()
