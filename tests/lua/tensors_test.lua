@@ -83,6 +83,9 @@ check.case("slices that make no sense", function()
   check.fails_here("expected an integer, {} for all", function() return x[{ "all" }] end)
   check.fails_here("expected a list of 1 to 2 subscripts, got 3", function() return x[{ 1, 1, 1 }] end)
   check.fails_here("expected a list of 1 to 2 subscripts, got 0", function() return x[{}] end)
+  check.fails_here("expected a list of 1 subscript, got 2", function() return ms.ones { 2 }[{ 1, 1 }] end)
+  check.fails_here("Softmax: takes 1 tensor and 1 attribute; one argument too many: 2",
+    function() ops.softmax(ms.ones { 2 }, 1, 2) end)
 end)
 
 check.case("slices of random ranges are what an element by element copy gives", function()
