@@ -157,7 +157,7 @@ def check_samples(folder, ranks):
         found = json.load(file)
     samples = found["samples"]
     check(found["step"] == 18 // ranks and found["labels"] == ["dark", "light"] and len(samples) == 16, found)
-    check(sorted(int(re.search(r"(\d+)$", s["sample"]).group(1)) for s in samples[:2]) == [4, 10], samples)
+    check(sorted(int(re.search(r"(\d+)$", s["sample"]).group(1)) for s in samples[:2]) == [5, 11], samples)
     losses = [s["loss"] for s in samples]
     check(losses == sorted(losses, reverse=True), losses)
     for s in samples[:2]:
