@@ -395,7 +395,7 @@ TEST(LoaderTest, AnErrorComesInOrderAndStays) {
   EXPECT_TRUE(*loader->Next(&batch));
   for (int i = 0; i < 2; ++i) {
     EXPECT_THAT(std::string(loader->Next(&batch).status().message()),
-                HasSubstr("row 5: OneHot: column 'y' is 5, expected 0..4"));
+                HasSubstr("row 6: OneHot: column 'y' is 5, expected 0..4"));
   }
   ASSERT_TRUE(loader->Seek({0, 1}).ok());
   EXPECT_TRUE(*loader->Next(&batch));

@@ -20,6 +20,15 @@ function M.fail_at(path, format, ...)
   core.fail(format, ...)
 end
 
+--- The same, at the key even while a line of the user's runs: of what the network is traced for.
+---@param path string[]
+---@param format string
+function M.fail_at_key(path, format, ...)
+  local place = M.place(path)
+  if place then error(place .. ": " .. format:format(...), 0) end
+  core.fail(format, ...)
+end
+
 --- f(...); an error in it that names no line gets `place`, "recipe.lua:12", in front.
 ---@param place? string
 ---@param f function

@@ -376,7 +376,7 @@ end
 local function check_labels(self, output)
   local shape = self.labels and core.kind(output) == "Value" and output.shape
   if shape and #shape == 2 and shape[2] > 1 and shape[2] ~= #self.labels then
-    errors.fail_at({ "labels" }, "labels: expected %d names, one for each number that the network gives, got %d",
+    errors.fail_at_key({ "labels" }, "labels: expected %d names, one for each number that the network gives, got %d",
       shape[2], #self.labels)
   end
 end
