@@ -69,6 +69,8 @@ local calls = {
   { "matmul [256,256], float64", of(ops.matmul, "float64", { 256, 256 }, { 256, 256 }) },
   { "x * y [1024,1024], float64", of(mul, "float64", { 1024, 1024 }, { 1024, 1024 }) },
   { "sum along rows [1024,1024], float64", of(function(x) return x:sum(2) end, "float64", { 1024, 1024 }) },
+  { "conv2d [8,64,32,32] by 64 of 3x3, float64", of(function(x, w) return ops.conv2d(x, w, { pad_mode = "same" }) end,
+    "float64", { 8, 64, 32, 32 }, { 64, 64, 3, 3 }) },
   { "x + y [1024,1024], int32", of(add, "int32", { 1024, 1024 }, { 1024, 1024 }) },
   { "max along rows [1024,1024], int32", of(function(x) return ops.reduce_max(x, 2) end, "int32", { 1024, 1024 }) },
   { "max along rows [100000,3]", of(function(x) return ops.reduce_max(x, 2) end, "float32", { 100000, 3 }) },

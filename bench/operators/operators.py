@@ -60,7 +60,9 @@ def calls(torch):
     square, f64, i32, f32 = [1024, 1024], torch.float64, torch.int32, torch.float32
     return [
         of(torch.matmul, f64, [256, 256], [256, 256]), of(torch.mul, f64, square, square),
-        of(lambda x: x.sum(1), f64, square), of(torch.add, i32, square, square),
+        of(lambda x: x.sum(1), f64, square),
+        of(lambda x, w: nn.functional.conv2d(x, w, padding=1), f64, [8, 64, 32, 32], [64, 64, 3, 3]),
+        of(torch.add, i32, square, square),
         of(lambda x: x.amax(1), i32, square), of(lambda x: x.amax(1), f32, [100000, 3]),
         of(lambda x: x.to(f32), i32, square), of(lambda x: x.to(torch.float16), f32, square),
         of(lambda x: x.permute(0, 2, 1).contiguous(), f32, [16, 128, 784]),
