@@ -511,8 +511,13 @@ class Fuser {
     if (escaping.empty()) return;  // dead
     fused.program.num_inputs = static_cast<int32_t>(fused.inputs.size());
     // Where all are constants, a broadcast number does as well.
-    if (fused.inputs.empty() || !KeepsArithmetic(fused, members, escaping)) {
+    const bool keeps = KeepsArithmetic(fused, members, escaping);
+    if (fused.inputs.empty() || (members.size() == 1 && !keeps)) {
       for (int32_t m : members) rewriter.Copy(m);
+      return;
+    }
+    if (!keeps) {
+      EmitWithoutEnds(rewriter, members);
       return;
     }
     const Node node = NodeOf(fused, members, escaping);
@@ -520,6 +525,19 @@ class Fuser {
     for (Value v : fused.inputs) mapped.push_back(rewriter.Map(v));
     const std::vector<Value> out = rewriter.to().Clone(node, mapped);
     for (size_t o = 0; o < out.size() && o < escaping.size(); ++o) rewriter.Replace({escaping[o], 0}, out[o]);
+  }
+
+  // The members that no other one reads stay apart: the others' results then have the types of the arithmetic.
+  void EmitWithoutEnds(Rewriter& rewriter, const std::vector<int32_t>& members) {
+    std::vector<int32_t> others, ends;
+    for (int32_t m : members) {
+      const std::vector<int32_t>& readers = Readers(m);
+      const bool read = std::any_of(readers.begin(), readers.end(),
+                                    [&](int32_t r) { return std::binary_search(members.begin(), members.end(), r); });
+      (read ? others : ends).push_back(m);
+    }
+    if (!others.empty()) EmitGroup(rewriter, others);
+    for (int32_t m : ends) EmitGroup(rewriter, {m});
   }
 
   const std::vector<int32_t>& Readers(int32_t node) {

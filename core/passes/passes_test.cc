@@ -871,11 +871,13 @@ TEST(Fuse, ChainsComputeInTheTypesOfTheirMembers) {
     const Value same = Sub(wide, Add(wide, d, large), large);
     wide.Output("same", Cast(wide, same, narrow));
     wide.Output("above", Elementwise(wide, "greater", {same, wide.Constant(0.01, DType::kF64)}));
-    const Graph graph = *wide.Finish();
-    ExpectEqual(graph, FuseElementwise(graph), 3);
+    const Graph graph = *wide.Finish(), fused = FuseElementwise(graph);
+    ExpectEqual(graph, fused, 3);
+    EXPECT_EQ(Count(fused, "fused"), 3) << ToString(fused);
   }
-  const Graph graph = *truths.Finish();
-  ExpectEqual(graph, FuseElementwise(graph), 3);
+  const Graph graph = *truths.Finish(), fused = FuseElementwise(graph);
+  ExpectEqual(graph, fused, 3);
+  EXPECT_EQ(Count(fused, "fused"), 3) << ToString(fused);
 }
 
 // What a cast to fewer bits and back rounds stays rounded.
