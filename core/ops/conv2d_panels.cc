@@ -15,9 +15,9 @@ struct Block {
   int64_t first, last;
 };
 
-class PanelKernel : public Kernel {
+class PanelConvolutionKernel : public Kernel {
  public:
-  PanelKernel(const Bilinear& b, PlainConvolution plain) : op_(b.op), c_(b.convolution), plain_(plain) {
+  PanelConvolutionKernel(const Bilinear& b, PlainConvolution plain) : op_(b.op), c_(b.convolution), plain_(plain) {
     const Window& w = c_.window;
     const bool pads = std::max({w.before[0], w.before[1], w.after[0], w.after[1]}) > 0;
     // The gradient of the images drops what falls on the padding. In the other products it is 0.
@@ -176,7 +176,7 @@ FastKernel PanelConvolution(Bilinear (*bilinear_of)(const OpSpec&), PlainConvolu
     return b.elements(0) > 0 && b.elements(1) > 0 && b.elements(2) > 0 && c.in_per_group() * c.out_per_group() >= kFew;
   };
   return {"panels", supports, [=](const OpSpec& spec) -> StatusOr<std::unique_ptr<Kernel>> {
-            return std::make_unique<PanelKernel>(bilinear_of(spec), plain);
+            return std::make_unique<PanelConvolutionKernel>(bilinear_of(spec), plain);
           }};
 }
 

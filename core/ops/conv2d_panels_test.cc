@@ -5,23 +5,18 @@
 #include <random>
 
 #include "core/base/parallel_for.h"
-#include "core/op/registry.h"
-#include "core/ops/testing/sample_run.h"
+#include "core/ops/testing/convolution_case.h"
 #include "gtest/gtest.h"
 
 namespace mslua {
 namespace {
 
 using testing::Call;
-using Ints = std::vector<int64_t>;
+using testing::ConvolutionCall;
+using testing::ConvolutionCase;
+using testing::ConvolveByReference;
 
-struct Case {
-  int64_t n, c, h, w, o;
-  Ints kernel, stride, padding, dilation;
-  int64_t group = 1;
-};
-
-const Case kCases[] = {
+const ConvolutionCase kCases[] = {
     {2, 3, 7, 6, 5, {3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}},
     {3, 4, 9, 5, 6, {3, 2}, {2, 1}, {0, 2, 1, 0}, {1, 2}},       // no two things alike
     {2, 6, 8, 9, 10, {3, 5}, {1, 2}, {2, 2, 1, 1}, {2, 1}, 2},   // groups
@@ -32,23 +27,6 @@ const Case kCases[] = {
     {1, 2, 12, 17, 4, {3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}, 1},  // one image, two channels: few tasks
     {1, 5, 300, 3, 2, {1, 3}, {1, 1}, {0, 0, 1, 1}, {1, 1}},     // more places than a panel is deep
 };
-
-Call CallOf(const std::string& name, const Case& c, bool last) {
-  Attrs attrs = {{"stride", c.stride},
-                 {"pad_mode", std::string("pad")},
-                 {"padding", c.padding},
-                 {"dilation", c.dilation},
-                 {"group", c.group}};
-  if (last) attrs.Set("data_format", std::string("NHWC"));
-  const TensorType x{DType::kF64, last ? Shape{c.n, c.h, c.w, c.c} : Shape{c.n, c.c, c.h, c.w}},
-      w{DType::kF64, {c.o, c.c / c.group, c.kernel[0], c.kernel[1]}};
-  Call forward = *testing::MakeCall(*Operators().Find("conv2d"), {x, w}, attrs);
-  if (name == "conv2d") return forward;
-  const TensorType& y = forward.outputs[0];
-  const bool of_input = name == "conv2d_grad_input";
-  of_input ? attrs.Set("input_size", Ints{c.h, c.w}) : attrs.Set("kernel_size", c.kernel);
-  return *testing::MakeCall(*Operators().Find(name), {of_input ? y : x, of_input ? w : y}, attrs);
-}
 
 std::vector<double> Random(int64_t n, std::mt19937& random) {
   std::normal_distribution<double> draw;
@@ -65,14 +43,6 @@ std::vector<double> RunPanels(const Call& call, const std::vector<double>& a, co
   return y;
 }
 
-std::vector<double> RunReference(const Call& call, std::vector<double> a, std::vector<double> b) {
-  std::vector<double> y(static_cast<size_t>(call.outputs[0].elements()));
-  const TensorView in[] = {{call.inputs[0], a.data()}, {call.inputs[1], b.data()}},
-                   out[] = {{call.outputs[0], y.data()}};
-  EXPECT_EQ(call.op->reference({call.attrs, in, out}), absl::OkStatus());
-  return y;
-}
-
 void ExpectNear(const std::vector<double>& y, const std::vector<double>& want, const std::string& what) {
   ASSERT_EQ(y.size(), want.size());
   for (size_t i = 0; i < y.size(); ++i) {
@@ -84,20 +54,18 @@ void ExpectNear(const std::vector<double>& y, const std::vector<double>& want, c
   }
 }
 
-const char* const kOperators[] = {"conv2d", "conv2d_grad_input", "conv2d_grad_weight"};
-
 TEST(Conv2dPanels, AsTheReferenceOnAnyThreads) {
   const int before = ComputeThreads();
   std::mt19937 random(1);
-  for (const Case& c : kCases) {
-    for (const std::string name : kOperators) {
-      for (const bool last : {false, true}) {
-        const Call call = CallOf(name, c, last);
+  for (const ConvolutionCase& c : kCases) {
+    for (const std::string name : testing::kConvolutions) {
+      for (const char* const format : {"NCHW", "NHWC"}) {
+        const Call call = ConvolutionCall(name, c, DType::kF64, format);
         const std::vector<double> a = Random(call.inputs[0].elements(), random),
                                   b = Random(call.inputs[1].elements(), random);
         SetComputeThreads(1);
         const std::vector<double> y = RunPanels(call, a, b);
-        ExpectNear(y, RunReference(call, a, b), name + " of case " + std::to_string(&c - kCases));
+        ExpectNear(y, *ConvolveByReference(call, a, b), name + " of case " + std::to_string(&c - kCases));
         for (const int threads : {2, 3, 7}) {
           SetComputeThreads(threads);
           EXPECT_EQ(RunPanels(call, a, b), y) << name << " of case " << &c - kCases << ", threads " << threads;
@@ -111,15 +79,15 @@ TEST(Conv2dPanels, AsTheReferenceOnAnyThreads) {
 // Padding meets no numbers, and so adds no NaN where one is infinite.
 TEST(Conv2dPanels, NumbersThatAreNotFiniteAreWhereTheyAreInTheReference) {
   std::mt19937 random(2);
-  const Case& c = kCases[0];
-  for (const std::string name : kOperators) {
-    const Call call = CallOf(name, c, false);
+  const ConvolutionCase& c = kCases[0];
+  for (const std::string name : testing::kConvolutions) {
+    const Call call = ConvolutionCall(name, c, DType::kF64, "NCHW");
     for (const double wild : {std::numeric_limits<double>::infinity(), std::nan("")}) {
       for (const int operand : {0, 1}) {
         std::vector<double> in[] = {Random(call.inputs[0].elements(), random),
                                     Random(call.inputs[1].elements(), random)};
         in[operand][1] = wild;
-        ExpectNear(RunPanels(call, in[0], in[1]), RunReference(call, in[0], in[1]), name);
+        ExpectNear(RunPanels(call, in[0], in[1]), *ConvolveByReference(call, in[0], in[1]), name);
       }
     }
   }

@@ -8,39 +8,19 @@
 #include "absl/strings/match.h"
 #include "core/base/parallel_for.h"
 #include "core/base/processor.h"
-#include "core/op/registry.h"
-#include "core/ops/testing/sample_run.h"
+#include "core/ops/testing/convolution_case.h"
 #include "gtest/gtest.h"
 
 namespace mslua {
 namespace {
 
 using testing::Call;
-using Ints = std::vector<int64_t>;
+using testing::ConvolutionCall;
+using testing::ConvolutionCase;
+using testing::ConvolveByReference;
 
-struct Case {
-  int64_t n, c, h, w, o;
-  Ints kernel, stride, padding, dilation;
-  int64_t group = 1;
-};
-
-std::string ToString(const Case& c) {
-  return "n " + std::to_string(c.n) + " c " + std::to_string(c.c) + " h " + std::to_string(c.h) + " w " +
-         std::to_string(c.w) + " o " + std::to_string(c.o) + " kernel " + std::to_string(c.kernel[0]) + "x" +
-         std::to_string(c.kernel[1]) + " stride " + std::to_string(c.stride[0]);
-}
-
-// One of the three operators on shapes of a case.
-Call CallOf(const std::string& name, const Case& c, DType type) {
-  Attrs attrs = {{"stride", c.stride},     {"pad_mode", std::string("pad")},     {"padding", c.padding},
-                 {"dilation", c.dilation}, {"data_format", std::string("NHWC")}, {"group", c.group}};
-  const TensorType x{type, {c.n, c.h, c.w, c.c}}, w{type, {c.o, c.c / c.group, c.kernel[0], c.kernel[1]}};
-  Call forward = *testing::MakeCall(*Operators().Find("conv2d"), {x, w}, attrs);
-  if (name == "conv2d") return forward;
-  const TensorType& y = forward.outputs[0];
-  const bool of_input = name == "conv2d_grad_input";
-  of_input ? attrs.Set("input_size", Ints{c.h, c.w}) : attrs.Set("kernel_size", c.kernel);
-  return *testing::MakeCall(*Operators().Find(name), {of_input ? y : x, of_input ? w : y}, attrs);
+Call CallOf(const std::string& name, const ConvolutionCase& c, DType type) {
+  return ConvolutionCall(name, c, type, "NHWC");
 }
 
 // By the kernel of that name, or the first there is where `name` is empty.
@@ -53,25 +33,17 @@ std::vector<T> RunKernel(const Call& call, const std::string& name, const std::v
   return y;
 }
 
-std::vector<double> RunReference(const Call& call, std::vector<double> a, std::vector<double> b) {
-  std::vector<double> y(call.outputs[0].elements());
-  const TensorView in[] = {{call.inputs[0], a.data()}, {call.inputs[1], b.data()}},
-                   out[] = {{call.outputs[0], y.data()}};
-  EXPECT_EQ(call.op->reference({call.attrs, in, out}), absl::OkStatus());
-  return y;
-}
-
 // Against f64, each error relative to the sum of absolute products.
 class Errors {
  public:
   template <class T>
-  Errors(const std::string& name, const Case& c, const std::vector<T>& a, const std::vector<T>& b) {
+  Errors(const std::string& name, const ConvolutionCase& c, const std::vector<T>& a, const std::vector<T>& b) {
     const Call call = CallOf(name, c, DType::kF64);
     std::vector<double> x(a.begin(), a.end()), y(b.begin(), b.end());
-    sums_ = RunReference(call, x, y);
+    sums_ = *ConvolveByReference(call, x, y);
     for (double& v : x) v = std::fabs(v);
     for (double& v : y) v = std::fabs(v);
-    absolute_ = RunReference(call, x, y);
+    absolute_ = *ConvolveByReference(call, x, y);
   }
 
   // Of numbers that are rounded to bf16 from f32: the largest, less that rounding.
@@ -103,9 +75,7 @@ class Errors {
   std::vector<double> sums_, absolute_;
 };
 
-const char* const kOperators[] = {"conv2d", "conv2d_grad_input", "conv2d_grad_weight"};
-
-const Case kCases[] = {
+const ConvolutionCase kCases[] = {
     {32, 32, 5, 4, 32, {3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}},
     {64, 40, 3, 6, 52, {3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}},   // channels that fill no tile
     {29, 64, 4, 4, 32, {3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}},   // images that fill no tile
@@ -121,8 +91,8 @@ const Case kCases[] = {
 
 TEST(Conv2dTiles, AsAccurateAsF32) {
   std::mt19937 random(1);
-  for (const Case& c : kCases) {
-    for (const std::string name : kOperators) {
+  for (const ConvolutionCase& c : kCases) {
+    for (const std::string name : testing::kConvolutions) {
       for (const int exponents : {0, 20}) {
         const Call call = CallOf(name, c, DType::kF32);
         const std::vector<float> a = testing::NormalNumbers(call.inputs[0].elements(), exponents, random),
@@ -140,14 +110,14 @@ TEST(Conv2dTiles, AsAccurateAsF32) {
 
 // oneDNN's kernel, which computes these in blocks of channels on processors without AVX-512.
 TEST(Conv2dOneDnn, ManyChannelsAreAccurate) {
-  const Case cases[] = {
+  const ConvolutionCase cases[] = {
       {2, 64, 7, 6, 48, {3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}},
       {3, 48, 9, 8, 64, {3, 2}, {2, 1}, {0, 2, 1, 0}, {1, 2}},
       {2, 64, 6, 5, 128, {3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}, 4},
   };
   std::mt19937 random(5);
-  for (const Case& c : cases) {
-    for (const std::string name : kOperators) {
+  for (const ConvolutionCase& c : cases) {
+    for (const std::string name : testing::kConvolutions) {
       const Call call = CallOf(name, c, DType::kF32);
       const std::vector<float> a = testing::NormalNumbers(call.inputs[0].elements(), 0, random),
                                b = testing::NormalNumbers(call.inputs[1].elements(), 0, random);
@@ -158,8 +128,8 @@ TEST(Conv2dOneDnn, ManyChannelsAreAccurate) {
 
 TEST(Conv2dTiles, BF16RoundsOnce) {
   std::mt19937 random(4);
-  for (const Case& c : kCases) {
-    for (const std::string name : kOperators) {
+  for (const ConvolutionCase& c : kCases) {
+    for (const std::string name : testing::kConvolutions) {
       const Call call = CallOf(name, c, DType::kBF16);
       std::vector<BF16> in[2];
       for (int i : {0, 1}) {
@@ -174,8 +144,8 @@ TEST(Conv2dTiles, BF16RoundsOnce) {
 // Strips and chunks of an image: rows of the operand are found again wherever an image is split.
 TEST(Conv2dTiles, ImagesThatAreCut) {
   std::mt19937 random(2);
-  const Case c{32, 64, 24, 32, 32, {3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}};
-  for (const std::string name : kOperators) {
+  const ConvolutionCase c{32, 64, 24, 32, 32, {3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}};
+  for (const std::string name : testing::kConvolutions) {
     const Call call = CallOf(name, c, DType::kF32);
     const std::vector<float> a = testing::NormalNumbers(call.inputs[0].elements(), 0, random),
                              b = testing::NormalNumbers(call.inputs[1].elements(), 0, random);
@@ -191,7 +161,7 @@ TEST(Conv2dTiles, BitsDoNotDependOnThreads) {
   if (!absl::StrContains(InstructionSets(), "amx")) GTEST_SKIP() << "no tiles here";
   std::mt19937 random(3);
   const int before = ComputeThreads();
-  for (const std::string name : kOperators) {
+  for (const std::string name : testing::kConvolutions) {
     const Call call = CallOf(name, kCases[3], DType::kF32);
     const std::vector<float> a = testing::NormalNumbers(call.inputs[0].elements(), 9, random),
                              b = testing::NormalNumbers(call.inputs[1].elements(), 9, random);
@@ -205,8 +175,8 @@ TEST(Conv2dTiles, BitsDoNotDependOnThreads) {
 
 // Infinities and NaN are where f32 has them.
 TEST(Conv2dTiles, NumbersThatAreNotFinite) {
-  const Case& c = kCases[0];
-  for (const std::string name : kOperators) {
+  const ConvolutionCase& c = kCases[0];
+  for (const std::string name : testing::kConvolutions) {
     const Call call = CallOf(name, c, DType::kF32);
     for (const int operand : {0, 1}) {
       for (const float odd : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
