@@ -96,15 +96,16 @@ class Fuser {
     }
     return false;
   }
+  bool HasFloat(int32_t i) const {
+    const Node& n = graph_.nodes[i];
+    return IsFloat(n.outputs[0].dtype) ||
+           std::any_of(n.inputs.begin(), n.inputs.end(), [this](Value v) { return IsFloat(graph_.TypeOf(v).dtype); });
+  }
   // Integers without a float are not computed in floating point; truth values may be.
   bool InFloats(int32_t i) const {
     const Node& n = graph_.nodes[i];
-    bool has_float = IsFloat(n.outputs[0].dtype), truths = n.outputs[0].dtype == DType::kBool;
-    for (Value v : n.inputs) {
-      has_float |= IsFloat(graph_.TypeOf(v).dtype);
-      truths &= graph_.TypeOf(v).dtype == DType::kBool;
-    }
-    return has_float || truths;
+    const auto truths = [this](Value v) { return graph_.TypeOf(v).dtype == DType::kBool; };
+    return HasFloat(i) || (n.outputs[0].dtype == DType::kBool && std::all_of(n.inputs.begin(), n.inputs.end(), truths));
   }
 
   Value ThroughBroadcast(Value v) const {
@@ -466,11 +467,7 @@ class Fuser {
     const DType computed = ElementwiseComputeType(inputs, outputs);
     return std::all_of(members.begin(), members.end(), [&](int32_t m) {
       if (IsF64(m)) return computed == DType::kF64;
-      const std::vector<Value>& read = graph_.nodes[m].inputs;
-      const bool floats =
-          IsFloat(graph_.nodes[m].outputs[0].dtype) ||
-          std::any_of(read.begin(), read.end(), [this](Value v) { return IsFloat(graph_.TypeOf(v).dtype); });
-      return !floats || computed == DType::kF32;
+      return !HasFloat(m) || computed == DType::kF32;
     });
   }
 

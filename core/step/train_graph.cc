@@ -12,6 +12,7 @@
 #include "core/graph/gradient_marks.h"
 #include "core/op/marks.h"
 #include "core/sharding/micro_batches.h"
+#include "core/step/located_status.h"
 #include "core/step/optimizer_state.h"
 #include "core/step/sync_type.h"
 #include "core/step/table_rows.h"
@@ -149,11 +150,6 @@ std::string CommonText(const Graph& graph, size_t from) {
   return from > 0 ? Renumbered(text.substr(at), from) : text;
 }
 
-// "recipe.lua:7: "; empty where no file is known.
-std::string LineOf(const Location* location) {
-  return location == nullptr || location->file.empty() ? "" : absl::StrCat(location->file, ":", location->line, ": ");
-}
-
 // A parameter that the network uses without owning it would silently stay as it is: a cell in a plain table, say.
 Status CheckOwned(const TrainSpec& spec, Trace& trace) {
   if (!spec.network) return absl::OkStatus();
@@ -167,11 +163,11 @@ Status CheckOwned(const TrainSpec& spec, Trace& trace) {
     const auto user = std::find_if(graph.nodes.begin(), graph.nodes.end(), [&](const Node& n) {
       return std::find(n.inputs.begin(), n.inputs.end(), value) != n.inputs.end();
     });
-    const std::string where = user == graph.nodes.end() ? "" : LineOf(user->location.get());
-    return absl::InvalidArgumentError(absl::StrCat(
-        where, "the network uses the parameter '", p->name, "' ", ToString(p->type),
+    const Status unowned = absl::InvalidArgumentError(absl::StrCat(
+        "the network uses the parameter '", p->name, "' ", ToString(p->type),
         ", which is none of its own, so it would not be trained; assign its cell to a field of self or to an "
         "nn.CellList, not to a plain table or a local (or give the parameter requires_grad = false)"));
+    return AtLine(unowned, user == graph.nodes.end() ? nullptr : user->location.get());
   }
   return absl::OkStatus();
 }
@@ -180,11 +176,11 @@ Status CheckOwned(const TrainSpec& spec, Trace& trace) {
 StatusOr<std::vector<std::string>> IdleParameters(const TrainSpec& spec, const ForwardBackward& result) {
   const std::vector<bool>& flows = result.flows;
   if (std::find(flows.begin(), flows.end(), true) == flows.end()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        LineOf(result.loss_location.get()), spec.name,
-        ": no parameter gets a gradient: the loss depends on none of the ", spec.parameters.size(),
+    const Status idle = absl::InvalidArgumentError(absl::StrCat(
+        spec.name, ": no parameter gets a gradient: the loss depends on none of the ", spec.parameters.size(),
         " that the optimizer trains ('", spec.parameters[0]->name,
         "', ...), or only through operators without a gradient, such as ops.stop_gradient, ops.argmax or ops.equal"));
+    return AtLine(idle, result.loss_location.get());
   }
   std::vector<std::string> idle;
   for (size_t i = 0; i < flows.size(); ++i) {
