@@ -29,9 +29,9 @@ struct Handle {
 
 class Communicator;
 
-// The groups of one rank, which wait with an eye on one another. While a call of one group waits, what the others have
-// begun is moved as well: the rank that is waited for may itself wait for that, as where messages between stages and
-// collectives within a stage are of different groups. Used by the rank's own thread.
+// The groups of one rank. While a call of one group waits, what the others have begun is moved as well: the rank that
+// is waited for may itself wait for that, as where messages between stages and collectives within a stage are of
+// different groups. Used by the rank's own thread.
 class Siblings {
  public:
   void Add(Communicator* group) { groups_.push_back(group); }

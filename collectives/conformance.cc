@@ -303,21 +303,18 @@ void CheckMessagesBesideCollectives(Communicator& comm) {
     EXPECT_TRUE((*in_row)->Run(Call::AllReduce(ReduceOp::kSum, DType::kI32, sums.data(), sums.data(), 8)).ok());
     EXPECT_EQ(sums, std::vector<int32_t>(8, 2));
   };
-  const auto receive = [&](int from) {
-    EXPECT_TRUE((*in_column)->Run(Call::Recv(DType::kI32, y.data(), kCount, 0)).ok());
-    EXPECT_EQ(y, std::vector<int32_t>(kCount, from));
+  const auto receive = [&] {
+    const int peer = 1 - (*in_column)->rank();
+    EXPECT_TRUE((*in_column)->Run(Call::Recv(DType::kI32, y.data(), kCount, peer)).ok());
+    EXPECT_EQ(y, std::vector<int32_t>(kCount, column[peer]));
   };
   if (me == 0) {
     const auto sent = (*in_column)->Start(Call::Send(DType::kI32, x.data(), kCount, 1));
     ASSERT_TRUE(sent.ok()) << sent.status();
     sum();
     EXPECT_TRUE((*in_column)->Wait(*sent).ok());
-  } else if (me == 1) {
-    EXPECT_TRUE((*in_column)->Run(Call::Recv(DType::kI32, y.data(), kCount, 1)).ok());
-    EXPECT_EQ(y, std::vector<int32_t>(kCount, 3));
-    sum();
-  } else if (me == 2) {
-    receive(0);
+  } else if (me < 3) {
+    receive();
     sum();
   } else {
     sum();
