@@ -28,6 +28,14 @@ function M.parameters(f) return most(f) end
 ---@return string?
 function M.parameter_name(f, place) return (getlocal(f, place)) end
 
+--- Whether a method is defined with a dot: it has parameters, and the first is not self.
+---@param f function
+---@return boolean
+function M.has_dot(f)
+  local first = getlocal(f, 1)
+  return first ~= nil and first ~= "self"
+end
+
 local function counted(n) return n == 0 and "no arguments" or errors.counted(n, "argument") end
 
 -- "(x, label)", without the first `skip` parameters.
@@ -48,8 +56,7 @@ function M.check(name, hint, f, skip, ...)
   local takes = math.max(0, most(f) - skip)  -- it may have no parameter for self either
   while n > takes and select(n, ...) == nil do n = n - 1 end
   if n <= takes then return end
-  local first = skip == 1 and n == most(f) and debug.getlocal(f, 1)
-  if first and first ~= "self" then
+  if skip == 1 and n == most(f) and M.has_dot(f) then
     hint = "its method is defined with a dot: write a colon, as in function Net:construct(x)"
   end
   errors.fail("%s: takes %s%s, got %d%s", name, counted(takes), names_of(f, skip), n, hint and ": " .. hint or "")

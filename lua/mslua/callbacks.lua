@@ -1,6 +1,7 @@
 --- What happens beside training: ms.Callback and the ready ones. LossMonitor, TimeMonitor, ModelCheckpoint,
 --- EvalCallback, EarlyStopping and ReduceLROnPlateau run in C++; a callback of your own runs at the safe points between
 --- steps whose methods it defines.
+local arity = require "mslua.arity"
 local args = require "mslua.args"
 local class = require "mslua.class"
 local core = require "mslua.core"
@@ -31,25 +32,22 @@ local hooks = {
   on_train_step_end = "step_end", on_train_epoch_end = "epoch_end", on_train_end = "finish",
 }
 
--- What a context may lack: other names that it has not are errors.
-local optional = { loss = true, lr = true, folder = true, metrics = true, losses = true }
+-- What a context has, of which loss, lr and folder may be missing.
 local context_fields = {
   "epoch", "epochs", "folder", "global_step", "loss", "losses", "lr", "metrics", "step", "steps_per_epoch", "stop",
 }
 
-local function strict_context(context, class_name)
-  return setmetatable(context, {
+-- The metatable of contexts of a class's callbacks: a name that contexts do not have is an error.
+local function strict(class_name)
+  return {
     __index = function(_, name)
-      if optional[name] then return nil end
+      for _, field in ipairs(context_fields) do
+        if name == field then return nil end
+      end
       errors.fail("%s: the context has no '%s'%s; it has %s", class_name, tostring(name),
         core.did_you_mean(tostring(name), context_fields), table.concat(context_fields, ", "))
     end,
-  })
-end
-
--- Whether a function takes one argument that is not called self, as one does that is defined with a dot.
-local function has_a_dot(f)
-  return type(f) == "function" and debug.getinfo(f, "u").nparams == 1 and debug.getlocal(f, 1) ~= "self"
+  }
 end
 
 -- A method that nobody would call, or not with the context.
@@ -57,9 +55,9 @@ local function check_methods(self)
   local class_of = getmetatable(self)
   while class_of ~= Callback do
     for name, f in pairs(class_of) do
-      if hooks[name] and has_a_dot(f) then
+      if hooks[name] and type(f) == "function" and arity.parameters(f) == 1 and arity.has_dot(f) then
         errors.fail("%s.%s is defined with a dot: write function %s:%s(%s)", self.class_name, name, self.class_name,
-          name, (debug.getlocal(f, 1)))
+          name, arity.parameter_name(f, 1))
       end
       if type(name) == "string" and name:find "^on_" and not hooks[name] then
         errors.fail("%s.%s is no method of a callback%s; they are %s", self.class_name, name,
@@ -75,7 +73,7 @@ end
 ---@package
 function Callback:add_to(spec)
   check_methods(self)
-  local found = false
+  local found, context_type = false, strict(self.class_name)
   for method, hook in pairs(hooks) do
     local f = self[method]
     if f then
@@ -84,7 +82,7 @@ function Callback:add_to(spec)
       spec.hooks[hook] = function(context)
         if earlier then earlier(context) end
         local lr = context.lr
-        f(self, strict_context(context, self.class_name))
+        f(self, setmetatable(context, context_type))
         if context.lr ~= lr then
           errors.fail("%s.%s: the context's lr tells the learning rate, and assigning it has no effect: give the "
             .. "optimizer learning_rate = function(step, epoch) return ... end", self.class_name, method)
