@@ -321,6 +321,16 @@ for name, m in pairs(known) do
   if m.finish then m.finish = of_classes(name, m.finish) end
 end
 
+--- Raises where a recipe's names of classes are not as many as the numbers that its network gives.
+---@param labels string[]
+---@param count integer
+function M.check_labels(labels, count)
+  if #labels ~= count then
+    errors.fail_at_key({ "labels" }, "labels: expected %d names, one for each number that the network gives, got %d",
+      count, #labels)
+  end
+end
+
 --- Whether there is a metric of that name besides those that a recipe defines.
 ---@param name string
 ---@return boolean

@@ -372,13 +372,10 @@ local function check_computed(self, m)
   end
 end
 
--- The names of classes are as many as the numbers that the network gives of each row.
+-- Of an output that has several numbers a row.
 local function check_labels(self, output)
   local shape = self.labels and core.kind(output) == "Value" and output.shape
-  if shape and #shape == 2 and shape[2] > 1 and shape[2] ~= #self.labels then
-    errors.fail_at_key({ "labels" }, "labels: expected %d names, one for each number that the network gives, got %d",
-      shape[2], #self.labels)
-  end
+  if shape and #shape == 2 and shape[2] > 1 then metrics.check_labels(self.labels, shape[2]) end
 end
 
 --- The compiled evaluation on a dataset. of_training: with what says which samples are the worst.
@@ -501,6 +498,7 @@ function Model:predict_graph(part, plain, own_rows)
           core.options.verb, network.class_name,
           predicts and " of its method predict" or ": give the network a method predict(x) for it")
       end
+      check_labels(self, output)
       return output
     end,
     inputs = { unpack(part.columns, 1, part.inputs) }, amp = not plain and self.amp or nil,

@@ -6,6 +6,7 @@ local errors = require "mslua.errors"
 local BCELoss = require "mslua.nn.loss.bce"
 local BCEWithLogitsLoss = require "mslua.nn.loss.bce_with_logits"
 local literal = require "mslua.literal"
+local metrics = require "mslua.metrics"
 local notice = require "mslua.notice"
 local ops = require "mslua.ops"
 local sample_files = require "mslua.sample_files"
@@ -29,10 +30,7 @@ end
 -- The names of the classes; nil: their numbers from 0 are all that is known.
 local function names_of(recipe, base, tokenizer, count)
   if recipe.labels then
-    if #recipe.labels ~= count then
-      errors.fail_at({ "labels" }, "labels: expected %d names, one for each number that the network gives, got %d",
-        count, #recipe.labels)
-    end
+    metrics.check_labels(recipe.labels, count)
     return recipe.labels
   end
   local source = derive.flattened(base.spec).source

@@ -187,6 +187,8 @@ case("names of fewer classes", "labels: expected 3 names, one for each number th
      [(TRAIN, TRAIN + '  eval = { metrics = { "top1" } }, eval_dataset = function()\n'
               '    return ms.dataset.NumpySlicesDataset({ x, y }, { "x", "y" }):batch(8)\n  end,\n'
               '  labels = { "a", "b" },  --@\n')])
+case("names of fewer classes in an export", "labels: expected 3 names, one for each number that the network gives",
+     [(TRAIN, TRAIN + '  labels = { "a", "b" },  --@\n')], verb="export", args=("model.onnx",))
 case("label out of range", "the label of record 6 is 3, expected 0 to 2 for 3 classes",
      [(XY, "local labels = {}\nfor i = 1, 64 do labels[i] = i == 14 and 3 or 0 end\n"
            "local x, y = ms.ones { 64, 4 }, ms.Tensor(labels, ms.int32)\n")], code=3)
