@@ -79,6 +79,19 @@ def test_commands():
     check("the endpoint is gone", run("ps", "--json").stdout == "" and not os.path.exists(job.folder + "/attach"))
 
 
+def test_stop_now():
+    """A stop that saves nothing does not name an older checkpoint as its own."""
+    job = Job("now", "steps=1000000", "nap=0.002")
+    comes(lambda: step_now() > 3)
+    text, code = attach(".pause", ".save", ".step 2")
+    check("a checkpoint and two steps more", code == 0, text)
+    done = run("stop", "--now")
+    _, err, _ = job.end()
+    said = re.search(r"stopped at step (\d+) without a checkpoint of it; the newest is \S+_(\d+)\.ckpt", err)
+    check("stop --now names the newest checkpoint", done.returncode == 0 and said
+          and int(said.group(1)) == int(said.group(2)) + 2, (done, text, err))
+
+
 def test_the_end():
     """A command that waits for a step that never comes is answered when training ends, which it does as ever."""
     for i in range(4):

@@ -357,4 +357,8 @@ check.case("mixed types: the wider one is the way out", function()
   check.fails("expected a bool tensor, got the number 0.7", ops.logical_and, ms.ones { 2 }, 0.7)
 end)
 
+check.case("a cast without a type is an error", function()
+  check.fails_here("Cast: attribute 'dtype' is required", function() ops.cast(ms.ones { 2 }) end)
+end)
+
 check.done()

@@ -175,4 +175,8 @@ function Net:other(x) if x then return x end end
 end)
 
 os.remove(path)
+check.case("parameters are shown with their values", function()
+  load(head .. 'assert(tostring(p):find("epochs = 5", 1, true), tostring(p))\n' .. body():sub(#head + 1))
+end)
+
 check.done()

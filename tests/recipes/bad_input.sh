@@ -44,6 +44,13 @@ printf '\377' | dd of=labels/data_batch_1.bin bs=1 count=1 conv=notrunc 2>/dev/n
 refused "label out of range" 3 "255" "$mslua" train "$resnet" data_path=labels width=8
 
 refused "unwritable output" 9 "/dev/null/run" "$mslua" train "$lenet" data_path=digits --out /dev/null/run
+mkdir lib
+printf 'return function() return lerning end\n' >lib/near.lua
+printf 'print(rawget(_G, "lerning"), utf8)\nlocal rate = 1\nprint(lerning)\n' >reads.lua
+refused "a script's variable" 2 "reads.lua:3: there is no variable 'lerning'" "$mslua" run reads.lua
+printf 'local near = require "near"\nlocal learning = 1\nprint(near())\n' >lib/calls.lua
+refused "a variable of a file beside the script" 2 "lib/near.lua:1: there is no variable 'lerning'" \
+  "$mslua" run lib/calls.lua
 refused "no recipe there" 2 "cannot read nothing.lua" "$mslua" train nothing.lua
 
 # A recipe with `construct` as given.
@@ -80,6 +87,12 @@ LUA
 refused "a cell in a plain table" 2 "unowned.lua:7: get_parameters: Net.layers is a plain table, in which the" \
   "$mslua" train unowned.lua
 recipe good.lua "return self.dense(x)" 0.001
+sed 's/  checkpoint = /  eval = {metrics = {"mae"}}, checkpoint = /' good.lua >measured.lua
+out=$("$mslua" train measured.lua --max-steps 1 2>&1)
+case $out in
+  *"note: eval has no effect: the recipe has no eval_dataset"*) ;;
+  *) echo "eval without a dataset: nothing said so: $out"; failed=1 ;;
+esac
 recipe two.lua "local y = self.dense(x) return y, y" 0.1
 refused "two outputs and a loss" 2 "two.lua:5: Net: expected one output for the loss, construct returned 2: " \
   "$mslua" train two.lua

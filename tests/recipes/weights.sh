@@ -108,7 +108,8 @@ expect "plot of a recipe" 0 "runs/b-2" "$mslua" plot b
 expect "plot of nothing" 2 "'nothing' is no run folder, no recipe with a run" "$mslua" plot nothing
 expect "resume" 0 "nothing is left to train: the checkpoint is of step 18, the end of epochs = 6" \
   "$mslua" train recipe.lua epochs=6 --resume --no-attach
-expect "resume by steps" 0 "the end of max_steps = 6" "$mslua" train recipe.lua --resume --no-attach --max-steps 6
+expect "resume by steps" 0 "the checkpoint is of step 18, after step 6, the end of max_steps = 6" \
+  "$mslua" train recipe.lua --resume --no-attach --max-steps 6
 train epochs=8 --resume
 grep -q 'step 18$' out.txt || fail "resume to 8: $(cat out.txt)"
 if grep -q "nothing is left" out.txt; then fail "resume to 8: $(cat out.txt)"; fi
