@@ -7,6 +7,8 @@
 #include <cstring>
 
 #if defined(__x86_64__)
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <xmmintrin.h>
 #endif
 
@@ -64,12 +66,36 @@ void FlushDenormals(bool) {}
 bool FlushesDenormals() { return false; }
 #endif
 
+#if defined(__x86_64__)
+bool ProcessorHasTiles() {
+  // Leaf 7: AMX-BF16 and AMX-TILE in edx, AVX512F, DQ, BW and VL in ebx; its subleaf 1: AVX512-BF16 in eax.
+  unsigned a, b, c, d;
+  const auto ask = [&](unsigned leaf, unsigned subleaf) {
+    __asm__("cpuid" : "=a"(a), "=b"(b), "=c"(c), "=d"(d) : "0"(leaf), "2"(subleaf));
+  };
+  ask(0, 0);
+  if (a < 7) return false;
+  ask(7, 1);
+  if ((a >> 5 & 1) == 0) return false;
+  ask(7, 0);
+  if ((d >> 22 & 1) == 0 || (d >> 24 & 1) == 0 || (b >> 16 & 1) == 0 || (b >> 17 & 1) == 0 || (b >> 30 & 1) == 0 ||
+      (b >> 31 & 1) == 0)
+    return false;
+  // Linux hands out the tiles' registers on request: ARCH_REQ_XCOMP_PERM for XTILEDATA.
+  constexpr int kRequest = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+}
+#else
+bool ProcessorHasTiles() { return false; }
+#endif
+
 std::string InstructionSets() {
   std::string out;
 #if defined(__x86_64__)
   const auto add = [&out](const char* name, bool has) {
     if (has) absl::StrAppend(&out, out.empty() ? "" : " ", name);
   };
+  add("amx", ProcessorHasTiles());
   add("avx512bf16", __builtin_cpu_supports("avx512bf16"));
   add("avx512vnni", __builtin_cpu_supports("avx512vnni"));
   add("avx512f", __builtin_cpu_supports("avx512f"));

@@ -130,7 +130,6 @@ TEST(Matmul, BitsOfTilesDoNotDependOnThreads) {
   EXPECT_EQ(one, three);
 }
 
-// Infinities and NaN are where f32 has them, and numbers that bf16 does not reach are numbers.
 // Products with so many rows that each of three threads takes its own of them, which are not whole blocks.
 TEST(Matmul, ThreadsTakeRows) {
   std::mt19937 random(5);
@@ -150,6 +149,7 @@ TEST(Matmul, ThreadsTakeRows) {
   SetComputeThreads(before);
 }
 
+// Infinities and NaN are where f32 has them, and numbers that bf16 does not reach are numbers.
 TEST(Matmul, NumbersThatAreNotFinite) {
   const Sizes s{192, 192, 64, false, false};
   constexpr float kInfinity = std::numeric_limits<float>::infinity();

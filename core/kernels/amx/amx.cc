@@ -2,37 +2,14 @@
 
 #if defined(__x86_64__)
 
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <cstdint>
 
+#include "core/base/processor.h"
 #include "core/kernels/amx/amx-inl.h"
 #include "oneapi/dnnl/dnnl.h"
 
 namespace mslua::amx {
 namespace {
-
-bool SystemAllows() {
-  // Linux hands out the tiles' registers on request: ARCH_REQ_XCOMP_PERM for XTILEDATA.
-  constexpr int kRequest = 0x1023, kTileData = 18;
-  return syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
-}
-
-bool ProcessorHasTiles() {
-  // Leaf 7: AMX-BF16 and AMX-TILE in edx, AVX512F, DQ, BW and VL in ebx; its subleaf 1: AVX512-BF16 in eax.
-  unsigned a, b, c, d;
-  const auto ask = [&](unsigned leaf, unsigned subleaf) {
-    __asm__("cpuid" : "=a"(a), "=b"(b), "=c"(c), "=d"(d) : "0"(leaf), "2"(subleaf));
-  };
-  ask(0, 0);
-  if (a < 7) return false;
-  ask(7, 1);
-  if ((a >> 5 & 1) == 0) return false;
-  ask(7, 0);
-  return (d >> 22 & 1) != 0 && (d >> 24 & 1) != 0 && (b >> 16 & 1) != 0 && (b >> 17 & 1) != 0 && (b >> 30 & 1) != 0 &&
-         (b >> 31 & 1) != 0;
-}
 
 // oneDNN's limit on what a process uses, the variable ONEDNN_MAX_CPU_ISA, is ours too.
 bool UserAllows() {
@@ -42,7 +19,7 @@ bool UserAllows() {
 }  // namespace
 
 bool Available() {
-  static const bool available = ProcessorHasTiles() && UserAllows() && SystemAllows();
+  static const bool available = UserAllows() && ProcessorHasTiles();
   return available;
 }
 
