@@ -167,8 +167,8 @@ check.case("xlogy and hypot", function()
   check_gradient(function(v) return ops.xlogy(v, ops.square(v) + 1) end, f64 { -2, 0, 0.25, 3 })
   check.equal(numbers(ms.grad(function(v) return ops.reduce_sum(ops.xlogy(f64 { 0, 1 }, v)) end)(f64 { 0, 4 })),
     { 0, 0.25 })
-  check_list(numbers(ops.hypot(f64 { 3, -3e200, 0, inf, 1e-200, nan, inf }, f64 { 4, 4e200, 0, 1, 0, 1, -inf })),
-    { 5, 5e200, 0, inf, 1e-200, nan, inf })
+  check_list(numbers(ops.hypot(f64 { 3, -3e200, 0, inf, 1e-200, nan, inf, nan, -inf },
+    f64 { 4, 4e200, 0, 1, 0, 1, -inf, inf, nan })), { 5, 5e200, 0, inf, 1e-200, nan, inf, inf, inf })
   check_gradient(function(v) return ops.hypot(v, ops.reverse(v, { 1 })) end, f64 { -2, -0.5, 0.25, 3 })
   check.equal(numbers(ms.grad(function(v) return ops.reduce_sum(ops.hypot(v, v)) end)(f64 { 0 })), { 0 })
 end)
