@@ -130,7 +130,7 @@ function M.complete(before, commands, parameters)
   if not path then
     prefix = before:match "[%w_]*$"
     local names = global_names()
-    for _, name in ipairs(keywords) do names[#names + 1] = name end
+    for _, name in ipairs(keywords.list) do names[#names + 1] = name end
     return #prefix, prefix == "" and {} or matching(names, prefix)
   end
   local value

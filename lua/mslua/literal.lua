@@ -1,5 +1,6 @@
 --- Values as Lua text, and back from the command line.
 local core = require "mslua.core"
+local keywords = require "mslua.keywords"
 
 local M = {}
 
@@ -27,7 +28,8 @@ function M.write(v)
   table.sort(names)
   for _, key in ipairs(names) do
     local text = M.write(v[key])
-    local shown = key:match "^[%a_][%w_]*$" and key or ("[%q]"):format(key)
+    local plain = key:match "^[%a_][%w_]*$" and not keywords.set[key]
+    local shown = plain and key or "[" .. M.write(key) .. "]"
     if text then parts[#parts + 1] = shown .. " = " .. text end
   end
   return "{" .. table.concat(parts, ", ") .. "}"

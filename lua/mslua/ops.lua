@@ -6,6 +6,7 @@ local class = require "mslua.class"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
 local Cell = require "mslua.cell"
+local keywords = require "mslua.keywords"
 local namespace = require "mslua.namespace"
 local strategy = require "mslua.strategy"
 local within = require "mslua.within"
@@ -102,23 +103,20 @@ function Operator:__tostring()
   return ("%s(%s)"):format(self.class_name, table.concat(words, ", "))
 end
 
-local is_keyword = {}
-for _, word in ipairs(require "mslua.keywords") do is_keyword[word] = true end
-
 -- An attribute whose name is a keyword of Lua is written with an underscore: end_.
 local function with_keywords(info, f)
-  local keywords = {}
+  local names = {}
   for _, attr in ipairs(info.attrs) do
-    if is_keyword[attr.name] then keywords[#keywords + 1] = attr.name end
+    if keywords.set[attr.name] then names[#names + 1] = attr.name end
   end
-  if #keywords == 0 then return f end
+  if #names == 0 then return f end
   return function(...)
     local n = select("#", ...)
     local list, last = { ... }, (select(n, ...))
     if type(last) == "table" and not getmetatable(last) and not args.is_list(last) then
       local named = {}
       for key, v in pairs(last) do named[key] = v end
-      for _, key in ipairs(keywords) do named[key], named[key .. "_"] = named[key .. "_"], nil end
+      for _, key in ipairs(names) do named[key], named[key .. "_"] = named[key .. "_"], nil end
       list[n] = named
     end
     return f(unpack(list, 1, n))

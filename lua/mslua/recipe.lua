@@ -368,7 +368,7 @@ local function set_contexts(recipe)
 end
 
 -- Takes the limits of metrics and of the steps' losses out of `expect`: a list of {name of the result, "above" or
--- "below", limit}.
+-- "below", limit, key = its key in `expect`}.
 local function take_limits(values)
   local expects = {}
   for _, field in ipairs(expect) do expects[field[1]] = true end
@@ -393,7 +393,7 @@ local function take_limits(values)
       if type(limit) ~= "number" then
         report(("%s: expected a number, got %s"):format(key, errors.show(limit)), { "expect", key })
       end
-      limits[#limits + 1] = { found, side, limit }
+      limits[#limits + 1] = { found, side, limit, key = key }
     elseif (side == "above" or side == "below") and metric_names.is_known(name) and not expects[key] then
       report(("%s: eval.metrics has no %s: add it, eval = { metrics = { %q } }"):format(key, name, name),
         { "expect", key })
@@ -553,15 +553,23 @@ local function file_of_recipe()
   return base.from
 end
 
+--- The value of an override's path, such as "train.epochs" or "expect.f1_above".
+---@param path string
+---@return any
+function Recipe:value_at(path)
+  for _, limit in ipairs(self.limits) do
+    if path == "expect." .. limit.key then return limit[3] end
+  end
+  local v = self
+  for part in path:gmatch "[^.]+" do v = v[part] end
+  return v
+end
+
 --- The text of a file that trains exactly this again: what was overridden on its first line, then the recipe.
 ---@return string
 function Recipe:config_text()
   local leaves = { seed = self.seed }
-  for path in pairs(self.origins) do
-    local v = self
-    for part in path:gmatch "[^.]+" do v = v[part] end
-    leaves[path] = v
-  end
+  for path in pairs(self.origins) do leaves[path] = self:value_at(path) end
   local origins = {}  -- for who reads the file
   for name, origin in pairs(params.state().origins) do origins[name] = origin end
   for path, origin in pairs(self.origins) do origins[path] = origin end

@@ -884,8 +884,7 @@ function M.show()
   for path in pairs(recipe.origins) do paths[#paths + 1] = path end
   table.sort(paths)
   for _, path in ipairs(paths) do
-    local v = recipe
-    for part in path:gmatch "[^.]+" do v = v[part] end
+    local v = recipe:value_at(path)
     print(("  %-24s %-24s %s"):format(path, literal.write(v) or tostring(v), recipe.origins[path]))
   end
   return 0

@@ -26,6 +26,14 @@ check.case("words without quotes in a table of the command line are named", func
   check.equal(literal.read("{math.pi}", "table"), nil)
 end)
 
+check.case("tables are written so that they read back, whatever their keys are", function()
+  local literal = require "mslua.literal"
+  local v = { 1, ["end"] = 2, _x1 = 3, ["a b"] = { ["not"] = true }, ["line\nbreak"] = "\r\0" }
+  local text = literal.write(v)
+  check.equal(text:find "\n", nil)
+  check.equal(loadstring("return " .. text)(), v)
+end)
+
 check.case("a learning rate that a callback assigns to its context is an error", function()
   local Changes = ms.Callback:extend "Changes"
   function Changes:on_train_step_end(context) context.lr = 0.5 end

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import random
+import re
 import shutil
 import struct
 import subprocess
@@ -158,6 +159,13 @@ def main():
     check(run("verify", "metrics.lua", "data=two").count(" met") == 4, "what verify says")
     text = run("verify", "metrics.lua", "data=two", "expect.f1_above=0.99", code=8)
     check("eval_f1 above 0.99: 0.797853 NOT MET" in text, text)
+    run("train", "metrics.lua", "--out", "limited", "--no-attach", "data=two", "expect.f1_above=0.99")
+    with open("limited/config.lua", encoding="utf-8") as file:
+        check('["expect.f1_above"] = 0.99' in file.readline(), "the limit is in config.lua")
+    text = run("verify", "limited/config.lua", "data=two", code=8)
+    check("eval_f1 above 0.99: 0.797853 NOT MET" in text, text)
+    text = run("recipes", "show", "metrics.lua", "expect.f1_above=0.99")
+    check(re.search(r"expect.f1_above +0.99 ", text), text)
     # Measured by evaluations too, loss_below stays the limit of the training's loss.
     with open("losses.lua", "w", encoding="utf-8") as file:
         file.write(RECIPE.replace("return ms.recipe {", 'table.insert(metrics, "loss")\nreturn ms.recipe {'))
