@@ -9,8 +9,6 @@ local text_source = require "mslua.text_source"
 local M = {}
 
 local of_columns = { map = true, call = true, code = true, project = true, rename = true }
--- Transforms after which all pictures have one size.
-local fixes_size = { resize = true, center_crop = true, random_crop = true, random_resized_crop = true }
 
 local function opened(source, ops, made_at)
   return core.dataset(derive.resolve { source = source, ops = ops, made_at = made_at })
@@ -101,20 +99,33 @@ end
 -- The columns of a source, as its reader gives them.
 local function columns_of(source) return core.dataset({ source = source, ops = {} }):schema() end
 
--- Pictures take the place of samples whose first column is one.
-local function pictures(spec, columns, files)
-  local image, zeros, resized = columns[1], {}, false
+-- Whether pictures of any size have one size after some transforms.
+local function fixes_size(source, transforms)
+  local ops = { { kind = "map", columns = { source.column_name }, transforms = transforms } }
+  local opened_well, made = pcall(core.dataset, { source = source, ops = ops })
+  if not opened_well then return false end  -- of transforms that take no pictures
+  for _, size in ipairs(made:schema()[1].shape) do
+    if size < 0 then return false end
+  end
+  return true
+end
+
+-- Pictures take the place of samples whose first column is one. They have the size of those, unless `ops`, which `spec`
+-- is made of, gives them one.
+local function pictures(ops, columns, files)
+  local image, zeros = columns[1], {}
   for i = 2, #columns do
     zeros[columns[i].name] = ("%s[%s]"):format(columns[i].dtype, table.concat(columns[i].shape, ","))
   end
-  for _, op in ipairs(spec.ops) do
-    for _, transform in ipairs(op.transforms or {}) do resized = resized or fixes_size[transform.kind] end
-  end
-  local function size(n) return not resized and n > 0 and n or nil end
-  return {
-    kind = "pictures", dataset_files = files, channels = image.shape[3], height = size(image.shape[1]),
-    width = size(image.shape[2]), column_name = image.name, zeros = zeros,
+  local source = {
+    kind = "pictures", dataset_files = files, channels = image.shape[3], column_name = image.name, zeros = zeros,
   }
+  for _, op in ipairs(ops) do
+    if op.transforms and fixes_size(source, op.transforms) then return source end
+  end
+  local function size(n) return n > 0 and n or nil end
+  source.height, source.width = size(image.shape[1]), size(image.shape[2])
+  return source
 end
 
 -- Files of records; the name of the label's column where they have none.
@@ -297,7 +308,7 @@ function M.open(base, drawn, tokenizer, paths, temporary)
     local image = columns[1]
     if image.dtype == "uint8" and #image.shape == 3 then
       local ops, batch = operations(spec, {}, drawn)
-      return { part(pictures(spec, columns, files), ops, batch, true, made_at, temporary) }
+      return { part(pictures(ops, columns, files), ops, batch, true, made_at, temporary) }
     end
   end
   local missing, whole = {}, base:open():schema()

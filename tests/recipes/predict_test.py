@@ -120,6 +120,38 @@ def bad_pictures(words, good):
     assert one["label"] == "digit %d" % one["class"], one
 
 
+RESIZED = """
+local ms = require "mslua"
+local vision = ms.dataset.vision
+local p = ms.params { by = "bilinear", shorter = false }
+local function rows(usage)
+  return ms.dataset.MnistDataset("mnist", usage):map { operations = {
+    vision.Resize(p.shorter and 28 or { 28, 28 }, p.by), vision.Rescale(1 / 255, 0), vision.HWC2CHW() },
+    input_columns = "image" }:batch(4)
+end
+local Net = ms.nn.Cell:extend "Net"
+function Net:init() self.w = self:parameter("w", { 1, 10 }, "ones") end
+function Net:construct(x) return ms.ops.reduce_mean(x, { 2, 3 }) * self.w end
+return ms.recipe {
+  name = "resized", dataset = function() return rows "train" end, eval_dataset = function() return rows "test" end,
+  network = function() return Net() end, loss = ms.nn.CrossEntropyLoss(), optimizer = ms.nn.SGD { learning_rate = 0 },
+  train = { max_steps = 1 }, checkpoint = {},
+}
+"""
+
+
+def resized_pictures():
+    """Pictures of other sizes than the data's go with transforms that give all of them one size."""
+    with open("resized.lua", "w", encoding="utf-8") as out:
+        out.write(RESIZED)
+    mslua("train", "resized.lua", "--no-attach", "--out", "resized")
+    put("large.png", png(bytes(40 * 60), 40, 60))
+    for by in ("bilinear", "bicubic", "nearest"):
+        assert len(lines("resized.lua", "large.png", "--ckpt", "resized", "by=" + by)) == 1
+        fails("large.png has 60x40 pixels (height x width), expected 28x28", "predict", "resized.lua", "large.png",
+              "--ckpt", "resized", "by=" + by, "shorter=true")
+
+
 RECORDS = """
 local ms = require "mslua"
 local nn = ms.nn
@@ -455,6 +487,7 @@ def tokens_of_text():
 
 
 digits()
+resized_pictures()
 records()
 one_number()
 numbers()
