@@ -20,6 +20,7 @@
 #include "absl/strings/strip.h"
 #include "core/base/folder.h"
 #include "core/base/hash.h"
+#include "core/base/input_file.h"
 #include "core/base/text.h"
 #include "core/checkpoint/chunk_reader.h"
 #include "core/checkpoint/rank_files.h"
@@ -704,6 +705,21 @@ bool PartOf(const Shape& shape, int64_t rank, int64_t ranks, Shape* begin, Shape
   return true;
 }
 
+// The files in a checkpoint's folder beside the manifest and the ranks' tensors.
+StatusOr<Companions> CompanionsIn(const std::string& folder) {
+  constexpr int64_t kMostBytes = int64_t{1} << 30;
+  auto files = std::make_shared<std::vector<std::pair<std::string, std::string>>>();
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (IsFolder(it->path().string()) || (IsNameInCheckpoint(name, nullptr) && !IsCompanionName(name))) continue;
+    ASSIGN_OR_RETURN(std::string content, ReadFile(it->path().string(), kMostBytes));
+    files->emplace_back(name, std::move(content));
+  }
+  if (error) return absl::UnavailableError(absl::StrCat("cannot list ", folder, ": ", error.message()));
+  return Companions(std::move(files));
+}
+
 }  // namespace
 
 Status ReshardCheckpoint(const std::string& from, const std::string& to, int64_t ranks) {
@@ -713,7 +729,8 @@ Status ReshardCheckpoint(const std::string& from, const std::string& to, int64_t
     return absl::InvalidArgumentError(
         absl::StrCat(from, " is a file of tensors without a run's state: any number of ranks loads it as it is"));
   RETURN_IF_ERROR(CheckApart(source->path(), to));
-  ASSIGN_OR_RETURN(const auto target, CheckpointWriter::Create(to));
+  ASSIGN_OR_RETURN(Companions companions, CompanionsIn(source->path()));
+  ASSIGN_OR_RETURN(const auto target, CheckpointWriter::Create(to, std::move(companions)));
   std::vector<Manifest> parts;
   for (int64_t r = 0; r < ranks; ++r) {
     Manifest part;

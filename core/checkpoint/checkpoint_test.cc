@@ -406,6 +406,8 @@ TEST_F(CheckpointTest, CompanionsLieInTheFolder) {
   const std::vector<ShardData> shards = {{"w", DType::kF32, w_.data(), {{4, 6}, {0, 0}, {4, 6}}}};
   ASSERT_TRUE(writer->CommitWhole(Run(), {*WritePart(writer->folder(), 0, shards)}).ok());
   check(At("net-2_18.ckpt"));
+  ASSERT_TRUE(ReshardCheckpoint(At("net-2_18.ckpt"), At("net-2_19.ckpt"), 2).ok());
+  check(At("net-2_19.ckpt"));
   // Whatever their names are, they are replaced with the checkpoint.
   ASSERT_TRUE(SaveCheckpoint(At("net-2_17.ckpt"), Run(), Tensors(), companions).ok());
   check(At("net-2_17.ckpt"));
