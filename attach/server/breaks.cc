@@ -22,9 +22,10 @@ Status Breaks::Add(uint64_t client, const std::string& text, int64_t done) {
   const bool above = absl::StartsWith(rest, "loss>"), below = absl::StartsWith(rest, "loss<");
   if (above || below) {
     b.kind = above ? Break::Kind::kAbove : Break::Kind::kBelow;
-    if (!absl::SimpleAtod(rest.substr(5), &b.limit))
-      return absl::InvalidArgumentError(
-          absl::StrCat(".break ", text, ": expected a number after loss", rest.substr(4, 1)));
+    if (!absl::SimpleAtod(rest.substr(5), &b.limit) || !std::isfinite(b.limit))
+      return absl::InvalidArgumentError(absl::StrCat(".break ", text, ": expected a finite number after loss",
+                                                     rest.substr(4, 1),
+                                                     " (.break nan stops where the loss is not finite)"));
   } else if (absl::StartsWith(rest, "step ")) {
     b.kind = Break::Kind::kStep;
     ASSIGN_OR_RETURN(const int64_t step, ParseCount(rest.substr(5), 1, ".break step"));

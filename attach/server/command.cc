@@ -45,14 +45,14 @@ const std::vector<CommandDef>& Commands() {
 }
 
 StatusOr<Command> ParseCommand(absl::string_view line) {
-  if (line.empty() || line[0] != '.') return absl::InvalidArgumentError("a command begins with a point (.help)");
+  if (line.empty() || line[0] != '.') return absl::InvalidArgumentError("a command begins with a dot (.help)");
   if (line.size() > 4096) return absl::InvalidArgumentError("a command has at most 4096 bytes");
   for (const unsigned char c : line) {
     if (c < 0x20 && c != '\t') return absl::InvalidArgumentError("a command holds no control characters");
   }
   std::vector<std::string> words;
   if (!Split(line.substr(1), &words)) return absl::InvalidArgumentError("a quote is not closed");
-  if (words.empty()) return absl::InvalidArgumentError("a command begins with a point and a name (.help)");
+  if (words.empty()) return absl::InvalidArgumentError("a command begins with a dot and a name (.help)");
   Command command;
   command.text = std::string(line);
   std::vector<std::string> names;

@@ -42,9 +42,9 @@ std::string DrawCurve(const std::vector<float>& values, int64_t first, int width
     row.erase(row.find_last_not_of(' ') + 1);
     absl::StrAppend(&text, label, " |", row, "\n");
   }
-  const auto best = std::min_element(values.begin(), values.end());
+  const auto least = std::find(values.begin(), values.end(), low);
   absl::StrAppendFormat(&text, "%10s  step %d..%d   last %.6g   least %.6g@%d\n", "", first,
-                        first + static_cast<int64_t>(n) - 1, values.back(), *best, first + (best - values.begin()));
+                        first + static_cast<int64_t>(n) - 1, values.back(), low, first + (least - values.begin()));
   return text;
 }
 

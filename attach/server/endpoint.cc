@@ -19,7 +19,7 @@ constexpr char kJob[] = "job", kFor[] = "role", kHub[] = "hub", kAgent[] = "agen
 
 StatusOr<Job> Endpoint::MakeJob(const TrainingView& view) {
   Job job;
-  job.id = NewJobId();
+  ASSIGN_OR_RETURN(job.id, NewJobId());
   job.name = view.name;
   job.run = view.folder;
   job.pid = getpid();

@@ -24,6 +24,7 @@
 #include "absl/time/clock.h"
 #include "attach/server/agent.h"
 #include "attach/server/boundary.h"
+#include "attach/server/breaks.h"
 #include "attach/server/combine.h"
 #include "attach/server/command.h"
 #include "attach/server/curve.h"
@@ -726,6 +727,18 @@ TEST(DrawCurve, HasALabelAndAPointAColumn) {
   EXPECT_THAT(text, HasSubstr("step 5..7"));
   EXPECT_THAT(text, HasSubstr("least 1@7"));
   EXPECT_EQ(std::count(text.begin(), text.end(), '*'), 3);
+}
+
+TEST(DrawCurve, LeavesOutWhatIsNotFinite) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  EXPECT_THAT(DrawCurve({nan, -infinity, 3, 2}, 5, 20, 5, "loss"), HasSubstr("least 2@8"));
+}
+
+TEST(Breaks, TakeFiniteNumbers) {
+  Breaks breaks;
+  EXPECT_TRUE(breaks.Add(1, "loss>1e3", 0).ok());
+  for (const char* text : {"loss>nan", "loss<inf", "loss>-inf", "loss>x"})
+    EXPECT_THAT(breaks.Add(1, text, 0).message(), HasSubstr("expected a finite number after loss")) << text;
 }
 
 }  // namespace

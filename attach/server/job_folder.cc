@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,6 +17,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/atomic_file.h"
+#include "core/base/authentication.h"
 #include "core/base/clock.h"
 #include "core/json/json.h"
 #include "rendezvous/local_meeting.h"
@@ -27,9 +27,8 @@
 namespace mslua::endpoint {
 namespace {
 
-std::string RandomHex(size_t bytes) {
-  std::string random(bytes, 0);
-  if (getrandom(&random[0], bytes, 0) != static_cast<ssize_t>(bytes)) return "";
+StatusOr<std::string> RandomHex(size_t bytes) {
+  ASSIGN_OR_RETURN(const std::string random, RandomBytes(bytes));
   return absl::BytesToHexString(random);
 }
 
@@ -46,11 +45,16 @@ std::string ReadSmall(const std::string& path) {
   return n > 0 ? std::string(buffer, static_cast<size_t>(n)) : "";
 }
 
-// Nothing is there before, and nobody else may read it.
+// Makes the file, which nobody else may read. What is there already is an error.
 Status WritePrivate(const std::string& path, const std::string& text) {
-  const Fd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd || write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-    return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
+  const auto failed = [&path](const char* why) {
+    return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", why));
+  };
+  const Fd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd) return failed(std::strerror(errno));
+  const ssize_t written = write(fd.get(), text.data(), text.size());
+  if (written < 0) return failed(std::strerror(errno));
+  if (static_cast<size_t>(written) < text.size()) return failed("the disk is full");
   return absl::OkStatus();
 }
 
@@ -90,13 +94,12 @@ std::string Listed(const std::vector<Job>& jobs) {
 
 std::string Job::SocketOf(int rank) const { return absl::StrCat(folder, "/rank_", rank, ".sock"); }
 
-std::string NewJobId() { return RandomHex(3); }
+StatusOr<std::string> NewJobId() { return RandomHex(3); }
 
 Status MakeJobFolder(Job* job) {
   ASSIGN_OR_RETURN(job->folder, MakeHeldFolder(job->id));
   if (!job->run.empty()) job->run = AbsolutePath(job->run);
-  const std::string token = RandomHex(32);
-  if (token.empty()) return absl::UnavailableError("no random numbers from the system");
+  ASSIGN_OR_RETURN(const std::string token, RandomHex(32));
   RETURN_IF_ERROR(WritePrivate(job->folder + "/token", token));
   const Json json = {{"id", job->id},   {"name", job->name},   {"run", job->run},
                      {"pid", job->pid}, {"ranks", job->ranks}, {"started", job->started}};

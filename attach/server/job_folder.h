@@ -23,7 +23,7 @@ struct Job {
 };
 
 // A name for a new job.
-std::string NewJobId();
+StatusOr<std::string> NewJobId();
 // Makes the folder with a new token. The run folder gets a pointer file, "attach". `job.folder` is filled in.
 Status MakeJobFolder(Job* job);
 void RemoveJobFolder(const Job& job);

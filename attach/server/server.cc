@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/authentication.h"
 #include "core/base/clock.h"
 #include "core/base/hash.h"
 
@@ -25,19 +25,7 @@ constexpr size_t kMaxQueued = 8 << 20;
 constexpr int kWaitingClients = 16;                         // not yet proven
 constexpr absl::Duration kPause = absl::Milliseconds(100);  // without descriptors to accept with
 
-std::string Nonce() {
-  char bytes[32];
-  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) return "";
-  return absl::BytesToHexString(absl::string_view(bytes, sizeof bytes));
-}
-
-// Equal or not, in a time that does not tell where they differ.
-bool SameSecret(absl::string_view a, absl::string_view b) {
-  if (a.size() != b.size()) return false;
-  unsigned char difference = 0;
-  for (size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned char>(a[i] ^ b[i]);
-  return difference == 0;
-}
+constexpr size_t kNonceBytes = 32;
 
 }  // namespace
 
@@ -155,11 +143,14 @@ void Server::Accept() {
   }
   auto client = std::make_unique<Client>();
   client->socket = *std::move(socket);
-  client->nonce = Nonce();
   client->proof_until = MonotonicNow() + options_.proof_limit;
-  const int waiting = static_cast<int>(clients_.size()) - clients();
-  if (clients() >= options_.max_clients || waiting >= kWaitingClients || client->nonce.empty())
+  if (clients() >= options_.max_clients)
     return Refuse(*client, absl::StrCat("the job serves ", options_.max_clients, " clients and no more: try later"));
+  if (static_cast<int>(clients_.size()) - clients() >= kWaitingClients)
+    return Refuse(*client, "too many connections have not shown yet that they know the job's token: try later");
+  const auto nonce = RandomBytes(kNonceBytes);
+  if (!nonce.ok()) return Refuse(*client, std::string(nonce.status().message()));
+  client->nonce = absl::BytesToHexString(*nonce);
   const std::lock_guard<std::mutex> lock(mutex_);
   client->number = next_client_++;
   Queue(*client, {ControlMessage::Type::kChallenge, {{"nonce", client->nonce}}});

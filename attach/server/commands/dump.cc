@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kPrintedElements = 1000;
 constexpr char kFolder[] = "dumps";  // in the run folder (train/run_folder.h)
 
-// An element, as many digits as give it back.
+// An element, with enough digits to read the same number back.
 std::string NumberText(const TensorView& tensor, int64_t i) {
   switch (tensor.type.dtype) {
     case DType::kI32:

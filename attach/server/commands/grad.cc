@@ -17,7 +17,7 @@ StatusOr<Answer> Grad(Steering& steering, const Request& request, const TrainSta
 }  // namespace
 
 MSLUA_COMMAND(grad) {
-  CommandDef def("grad", "P", "the same of the gradient of P at the next step", 1, 1);
+  CommandDef def("grad", "P", "statistics of the gradient of P at the next step", 1, 1);
   def.place = 210;
   def.between_steps = Grad;
   def.combine = CombineStatistics;

@@ -4,7 +4,7 @@
 namespace mslua::endpoint {
 
 MSLUA_COMMAND(ro) {
-  CommandDef def("ro", "", "give it back");
+  CommandDef def("ro", "", "give the writer lock back");
   def.place = 150;
   def.by_hub = [](Hub& hub, const Caller& caller) { return hub.ReleaseLock(caller); };
   return def;
