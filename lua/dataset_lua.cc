@@ -433,63 +433,83 @@ StatusOr<data::Source> ReadSource(lua_State* L, Session& session, int index) {
   return data::Source(kind, std::move(values));
 }
 
+// The transforms that are no VisionDef, by kind.
+using ReadsTransform = data::Transform (*)(FieldReader* fields);
+const std::pair<absl::string_view, ReadsTransform> kTransforms[] = {
+    {"random_crop",
+     [](FieldReader* fields) -> data::Transform {
+       data::RandomCrop t;
+       fields->Int("height", &t.height)
+           .Int("width", &t.width)
+           .Int("left", &t.left)
+           .Int("top", &t.top)
+           .Int("right", &t.right)
+           .Int("bottom", &t.bottom);
+       return t;
+     }},
+    {"random_horizontal_flip",
+     [](FieldReader* fields) -> data::Transform {
+       data::RandomHorizontalFlip t;
+       fields->Number("prob", &t.prob);
+       return t;
+     }},
+    {"resize",
+     [](FieldReader* fields) -> data::Transform {
+       data::Resize t;
+       fields->Int("height", &t.height).Int("width", &t.width);
+       return t;
+     }},
+    {"center_crop",
+     [](FieldReader* fields) -> data::Transform {
+       data::CenterCrop t;
+       fields->Int("height", &t.height).Int("width", &t.width);
+       return t;
+     }},
+    {"rescale",
+     [](FieldReader* fields) -> data::Transform {
+       data::Rescale t;
+       fields->Number("scale", &t.scale).Number("shift", &t.shift);
+       return t;
+     }},
+    {"normalize",
+     [](FieldReader* fields) -> data::Transform {
+       data::Normalize t;
+       fields->Numbers("mean", &t.mean).Numbers("std", &t.std);
+       return t;
+     }},
+    {"hwc2chw", [](FieldReader*) -> data::Transform { return data::HWC2CHW{}; }},
+    {"type_cast",
+     [](FieldReader* fields) -> data::Transform {
+       data::TypeCast t;
+       fields->Type("dtype", &t.dtype);
+       return t;
+     }},
+    {"one_hot",
+     [](FieldReader* fields) -> data::Transform {
+       data::OneHot t;
+       fields->Int("num_classes", &t.num_classes);
+       return t;
+     }},
+};
+
 StatusOr<data::Transform> ReadTransform(lua_State* L, Session& session, int index) {
   ASSIGN_OR_RETURN(const std::string kind, FieldString(L, index, "kind", ""));
-  FieldReader fields(L, index, kind);
-  data::Transform transform;
-  if (kind == "random_crop") {
-    data::RandomCrop t;
-    fields.Int("height", &t.height)
-        .Int("width", &t.width)
-        .Int("left", &t.left)
-        .Int("top", &t.top)
-        .Int("right", &t.right)
-        .Int("bottom", &t.bottom);
-    transform = t;
-  } else if (kind == "random_horizontal_flip") {
-    data::RandomHorizontalFlip t;
-    fields.Number("prob", &t.prob);
-    transform = t;
-  } else if (kind == "resize") {
-    data::Resize t;
-    fields.Int("height", &t.height).Int("width", &t.width);
-    transform = t;
-  } else if (kind == "center_crop") {
-    data::CenterCrop t;
-    fields.Int("height", &t.height).Int("width", &t.width);
-    transform = t;
-  } else if (kind == "rescale") {
-    data::Rescale t;
-    fields.Number("scale", &t.scale).Number("shift", &t.shift);
-    transform = t;
-  } else if (kind == "normalize") {
-    data::Normalize t;
-    fields.Numbers("mean", &t.mean).Numbers("std", &t.std);
-    transform = t;
-  } else if (kind == "hwc2chw") {
-    transform = data::HWC2CHW{};
-  } else if (kind == "type_cast") {
-    data::TypeCast t;
-    fields.Type("dtype", &t.dtype);
-    transform = t;
-  } else if (kind == "one_hot") {
-    data::OneHot t;
-    fields.Int("num_classes", &t.num_classes);
-    transform = t;
-  } else if (const data::VisionDef* def = data::FindVision(kind)) {
+  if (const data::VisionDef* def = data::FindVision(kind)) {
     ASSIGN_OR_RETURN(data::FieldMap values, ReadFields(L, session, index, kind, def->fields));
-    transform = data::Vision{kind, std::move(values)};
-  } else {
-    std::vector<std::string> known{"random_crop", "random_horizontal_flip",
-                                   "resize",      "center_crop",
-                                   "rescale",     "normalize",
-                                   "hwc2chw",     "type_cast",
-                                   "one_hot"};
-    for (const data::VisionDef& def : data::VisionTransforms()) known.push_back(def.kind);
-    return Unknown("transform", kind, known);
+    return data::Vision{kind, std::move(values)};
   }
-  RETURN_IF_ERROR(fields.status());
-  return transform;
+  std::vector<std::string> known;
+  for (const auto& [name, read] : kTransforms) {
+    if (name == kind) {
+      FieldReader fields(L, index, kind);
+      const data::Transform transform = read(&fields);
+      RETURN_IF_ERROR(fields.status());
+      return transform;
+    }
+    known.emplace_back(name);
+  }
+  for (const data::VisionDef& def : data::VisionTransforms()) known.push_back(def.kind);
+  return Unknown("transform", kind, known);
 }
 
 // The field `padding` of a batch: {name, shape, value} for each column.
@@ -723,6 +743,8 @@ StatusOr<int> ListSources(lua_State* L, Session&) {
   int n = 0;
   for (const data::SourceDef& def : data::Sources()) {
     PushDeclaration(L, def.kind, def.class_name, def.doc, def.fields);
+    lua_pushboolean(L, def.pictures);
+    lua_setfield(L, -2, "pictures");
     lua_rawseti(L, -2, ++n);
   }
   return 1;

@@ -268,20 +268,6 @@ TEST(LoaderTest, FeedsMakeUpTheGlobalBatch) {
   for (auto& feed : feeds) EXPECT_FALSE(*feed->Next(&part));
 }
 
-TEST(LoaderTest, SlicesMakeUpTheBatch) {
-  auto labels = [](int64_t slices, int64_t slice) {
-    return Labels(Open(Numbers(8).Shuffle({8}).Batch({4}), {1, 1, 0, slices, slice}).get());
-  };
-  const auto whole = labels(1, 0);
-  for (int64_t s = 0; s < 2; ++s) {
-    const auto part = labels(2, s);
-    for (int b = 0; b < 2; ++b) {
-      EXPECT_EQ(part[b], std::vector<int32_t>(whole[b].begin() + 2 * s, whole[b].begin() + 2 * s + 2));
-    }
-  }
-  EXPECT_THAT(ErrorOf(Numbers(8).Batch({4}), {0, 1, 0, 3, 0}), HasSubstr("3 slices"));
-}
-
 TEST(LoaderTest, ShardsAreDisjointCompleteAndEquallyLong) {
   for (int64_t n : {12, 13}) {
     std::multiset<int32_t> seen;

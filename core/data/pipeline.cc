@@ -57,11 +57,8 @@ int64_t SamplesUsed(const Dataset& dataset, int64_t most) {
 }  // namespace
 
 StatusOr<std::shared_ptr<const Pipeline>> Pipeline::Open(const Dataset& dataset, const FeedOptions& options) {
-  if (options.feeds < 1 || options.feed < 0 || options.feed >= options.feeds || options.slices < 1 ||
-      options.slice < 0 || options.slice >= options.slices) {
-    return absl::InvalidArgumentError(absl::StrCat("feed ", options.feed, " of ", options.feeds, ", slice ",
-                                                   options.slice, " of ", options.slices, ": out of range"));
-  }
+  if (options.feeds < 1 || options.feed < 0 || options.feed >= options.feeds)
+    return absl::InvalidArgumentError(absl::StrCat("feed ", options.feed, " of ", options.feeds, ": out of range"));
   auto pipeline = std::make_shared<Pipeline>();
   pipeline->options_ = options;
   pipeline->sharding_ = dataset.sharding();
@@ -79,7 +76,7 @@ StatusOr<std::shared_ptr<const Pipeline>> Pipeline::Open(const Dataset& dataset,
   ASSIGN_OR_RETURN(pipeline->order_,
                    Order::Make(pipeline->source_size_, dataset.sharding(), dataset.ops(), pipeline->options_.feeds,
                                [&](int64_t sample) { return pipeline->Where(sample); }));
-  RETURN_IF_ERROR(pipeline->MakeShapes());
+  pipeline->MakeShapes();
   const bool code = std::any_of(dataset.ops().begin(), dataset.ops().end(),
                                 [](const Op& op) { return std::holds_alternative<CallOp>(op); }) ||
                     pipeline->runs_code();
@@ -101,19 +98,14 @@ StatusOr<std::shared_ptr<const Pipeline>> Pipeline::Open(const Dataset& dataset,
 }
 
 // All of the shapes but for their columns.
-Status Pipeline::MakeShapes() {
+void Pipeline::MakeShapes() {
   double batches = 0;
   for (const BatchShape& shape : order_.shapes()) batches += static_cast<double>(shape.batches);
   for (const BatchShape& shape : order_.shapes()) {
-    if (shape.rows % options_.slices != 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a batch of ", shape.rows, " does not divide into ", options_.slices, " slices"));
-    }
     shapes_.emplace_back();
-    shapes_.back().rows = shape.rows / options_.slices;
+    shapes_.back().rows = shape.rows;
     if (batches > 0) shapes_.back().share = static_cast<double>(shape.batches) / batches;
   }
-  return absl::OkStatus();
 }
 
 int64_t Pipeline::column_bytes(size_t column) const {
@@ -670,8 +662,8 @@ void Pipeline::MakeEpoch(int64_t number, Epoch* epoch) const {
 EpochOrder::Group Pipeline::RowsOf(const Epoch& epoch, int64_t batch) const {
   if (!batched()) return {static_cast<uint32_t>(batch * options_.feeds + options_.feed), 1};
   const EpochOrder::Group group = epoch.order.groups[batch];
-  const int64_t rows = shapes_[group.shape].rows;  // of a slice of the feed's
-  const int64_t offset = (options_.feed * options_.slices + options_.slice) * rows;
+  const int64_t rows = shapes_[group.shape].rows;  // of the feed
+  const int64_t offset = options_.feed * rows;
   const int64_t count = std::min(std::max<int64_t>(group.count - offset, 0), rows);
   return {static_cast<uint32_t>(group.begin + offset), static_cast<uint32_t>(count)};
 }

@@ -21,8 +21,6 @@ struct FeedOptions {
   // of it. No effect on a dataset sharded by hand, nor on a generator that is a sequence: there every
   // feed runs the whole of it.
   int64_t feeds = 1, feed = 0;
-  // Of the feed's b rows, slice `slice` of `slices` equal ones.
-  int64_t slices = 1, slice = 0;
   // The samples are the parts of another dataset's, which reads them in any epoch (core/data/part.h): what would
   // differ from epoch to epoch is an error, and so is a batch. The name of what reads them, "zip", for messages.
   const char* part_of = nullptr;
@@ -120,7 +118,6 @@ class Pipeline {
     };
     std::vector<StageMemory> stages;
     std::vector<uint8_t> before;  // the row before a batch's first, for MixOp
-    std::vector<uint8_t> mixed;
     std::vector<uint8_t*> places;  // of a row, in the batch's columns
   };
 
@@ -184,7 +181,7 @@ class Pipeline {
     std::vector<Column> schema;
   };
 
-  Status MakeShapes();
+  void MakeShapes();
   Status OpenSource(const Dataset& dataset);
   Status OpenForeign(const Dataset& dataset);
   // Checks what does not depend on samples, then reads the first one where types depend on it.

@@ -152,6 +152,7 @@ struct SourceDef {
   std::string title;             // "MNIST", in comparisons of ranks
   std::string doc;               // help: what is read, and the columns with their types
   std::vector<FieldDef> fields;  // in the order of positional arguments
+  bool pictures = false;         // the first column is one of pictures, u8 [h, w, channels]
   // Errors name the path, what was expected there, where to get it and, where there is one, the `mslua data make` that
   // writes a stand-in. NOT_FOUND: the files, or those of this usage, are absent.
   std::function<StatusOr<std::unique_ptr<Reader>>(const Fields& fields)> open;

@@ -36,9 +36,9 @@ function M.outputs(model, add, rows, loss, output, label)
   add("sample:confidence", ops.reduce_max(ops.softmax(ops.cast(output, "float32"), -1), { -1 }))
 end
 
--- Sources whose first column has levels from 0 to 255.
-local pictures = { mnist = true, fashion_mnist = true, cifar10 = true, cifar100 = true, image_folder = true,
-  pictures = true, tar = true }
+-- Kinds of sources whose first column has levels from 0 to 255.
+local pictures = {}
+for _, source in ipairs(core.sources()) do pictures[source.kind] = source.pictures end
 
 -- How the operations change the levels of a column: {scale =, shift =}, one number or one for each channel; nil where
 -- functions may do anything.

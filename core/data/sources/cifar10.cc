@@ -84,6 +84,7 @@ Status Make(const std::string& path, const MakeOptions& options) {
 MSLUA_SOURCE(cifar10) {
   SourceDef def("cifar10", "Cifar10Dataset");
   def.title = "CIFAR-10";
+  def.pictures = true;
   def.doc = "CIFAR-10, binary or python files: image uint8 [32, 32, 3], label int32 [] from 0.";
   def.fields = {PathField("dataset_dir", "folder of data_batch_1.bin and the others, or of data_batch_1"),
                 UsageField()};

@@ -27,6 +27,7 @@ bool Fits(const std::string& path) {
 MSLUA_SOURCE(cifar100) {
   SourceDef def("cifar100", "Cifar100Dataset");
   def.title = "CIFAR-100";
+  def.pictures = true;
   def.doc = "CIFAR-100: image, coarse_label, fine_label.";
   def.fields = {PathField("dataset_dir", "folder of train.bin and test.bin, or of train and test"), UsageField()};
   def.open = [](const Fields& fields) { return OpenCifar(Flavour(), fields); };

@@ -18,6 +18,7 @@ StatusOr<std::unique_ptr<Reader>> Open(const Fields& fields) {
 MSLUA_SOURCE(fashion_mnist) {
   SourceDef def("fashion_mnist", "FashionMnistDataset");
   def.title = "Fashion-MNIST";
+  def.pictures = true;
   def.doc = "Fashion-MNIST's IDX files, plain or .gz: image uint8 [28, 28, 1], label int32 [].";
   def.fields = {PathField("dataset_dir", "folder of train-images-idx3-ubyte and the others"), UsageField()};
   def.open = Open;

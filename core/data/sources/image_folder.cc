@@ -145,6 +145,7 @@ StatusOr<std::unique_ptr<Reader>> Open(const Fields& fields) {
 MSLUA_SOURCE(image_folder) {
   SourceDef def("image_folder", "ImageFolderDataset");
   def.title = "image folder";
+  def.pictures = true;
   def.doc =
       "A folder for each class with JPEG or PNG files: image uint8 [h, w, 3], label int32 []. Labels number the "
       "folders "

@@ -111,6 +111,7 @@ StatusOr<std::unique_ptr<Reader>> Open(const Fields& fields) {
 MSLUA_SOURCE(mnist) {
   SourceDef def("mnist", "MnistDataset");
   def.title = "MNIST";
+  def.pictures = true;
   def.doc = "MNIST's IDX files, plain or .gz: image uint8 [28, 28, 1], label int32 [].";
   def.fields = {PathField("dataset_dir", "folder of train-images-idx3-ubyte and the others"), UsageField()};
   def.open = Open;

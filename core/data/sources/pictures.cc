@@ -114,6 +114,7 @@ std::vector<FieldDef> PictureFields() {
 MSLUA_SOURCE(pictures) {
   SourceDef def("pictures", "PicturesDataset");
   def.title = "pictures";
+  def.pictures = true;
   def.doc =
       "JPEG, PNG, PPM and PGM files by name: image uint8 [h, w, channels]. A grey picture becomes one of three equal "
       "channels; a coloured one for channels = 1 is an error. `mslua predict` reads its files so.";

@@ -404,6 +404,7 @@ class TarReader : public Reader {
 MSLUA_SOURCE(tar) {
   SourceDef def("tar", "TarDataset");
   def.title = "tar shards";
+  def.pictures = true;
   def.doc =
       "Samples of tar archives in WebDataset's layout, `0007.jpg` beside `0007.cls`: image uint8 [h, w, 3], label "
       "int32 []. `TarDataset(\"train-{000..146}.tar\", { shuffle = true })`, or `{ label = \"json\", label_key = "
