@@ -264,13 +264,17 @@ function core.compiled(f) end
 ---    shards?: {ranks: integer[], place: integer, replicas: integer[], threshold: integer, accumulate?: boolean}},
 ---                                   -- gradients are combined over these ranks, in buckets by size or by count; with
 ---                                   -- `shards` a rank updates its flat slice of parameters from `threshold` bytes on
+---  shard?: {stages?: integer, feeds?: integer, dataset?: string, search?: string, memory_bytes?: integer,
+---    load_file?: string, save_file?: string, optimizer_bytes?: integer, optimizer_level?: integer,
+---    strategies?: {name: string, strategy: string}[], bucket_bytes?: integer, segments?: integer[],
+---    scatter_bytes?: integer, gather_bytes?: integer, fp32_sync?: boolean},
+---                                   -- the step is one of all ranks, which is sharded: ShardOptions of core/step/global_view.h
 ---  heed_cells?: boolean,            -- cells that were told to evaluate do; default: all train
 ---  amp?: dtype }                    -- "bfloat16": products, convolutions and what follows; parameters stay f32
 ---Scalar inputs of the result: `lr`, `step`, [`loss_scale`]; outputs: `loss`, [`grad_norm`],
 ---[`finite`], the
 ---extra values, then one update a parameter, optimizer state ("moments.w", "moment1.w", "moment2.w") and assigned
 ---state.
----@return Graph
 ---@return Graph graph, string[] idle names of the parameters that no gradient reaches
 function core.build_train(spec) end
 ---Several such steps as one graph, made one after the other on each batch; each with its `name`, all with the same
@@ -455,7 +459,9 @@ function core.decode_push(stream, id) end
 ---    {name: string, value: Tensor}; generator: with a length source is called with i from 1, without one it returns an
 ---    iterator; both give a value a column
 ---  num_shards?: integer, shard_id?: integer, made_at?: string,  -- "recipe.lua:12", for errors
----  ops: ({kind: "map", transforms: table[], column?: string} | {kind: "shuffle", buffer_size: integer} |
+---  ops: ({kind: "map", transforms: table[], columns?: string[], names?: string[]} |
+---    {kind: "project"|"rename", columns: string[], names?: string[]} | {kind: "keep", samples: integer[]} |
+---    {kind: "shuffle", buffer_size: integer} |
 ---    {kind: "batch", size: integer, drop_remainder?: boolean, padding?: {name: string, shape: integer[],
 ---    value: number}[], lengths?: Tensor, boundaries?: integer[], sizes?: integer[]} |
 ---    {kind: "repeat"|"take"|"skip", count: integer} |
@@ -470,13 +476,17 @@ function core.decode_push(stream, id) end
 ---@return Dataset
 function core.dataset(spec) end
 ---The sources of samples that core/data/sources declares, sorted by kind; fields as mslua.args describes them, and
----`path` for the one that names the file or folder.
----@return {kind: string, class: string, doc: string, fields: mslua.Field[]}[]
+---`path` for the one that names the file or folder; pictures: the first column is one of pictures, uint8
+---[h, w, channels].
+---@return {kind: string, class: string, doc: string, pictures: boolean, fields: mslua.Field[]}[]
 function core.sources() end
 ---The vision transforms that core/data/transforms declares, sorted by kind. A transform of core.dataset has the kind
 ---and the fields.
 ---@return {kind: string, class: string, doc: string, random: boolean, fields: mslua.Field[]}[]
 function core.vision_transforms() end
+---How often random tensors were asked for without a stream of their own.
+---@return integer
+function core.random_numbers() end
 ---Whose rows of a global batch the datasets that are opened from now on give: rows [feed * b, (feed + 1) * b) of
 ---feeds * b.
 ---@param feeds integer  @param feed integer from 0
@@ -484,7 +494,8 @@ function core.set_feed(feeds, feed) end
 ---@class Dataset
 ---methods: size() -> batches (samples when not batched) an epoch, batch_size() -> integer|nil, full_batches() ->
 ---whether none has fewer rows, schema() -> {name, dtype, shape}[] of a batch, shapes() -> {columns = as schema() has
----them, share = of the batches}[] of each shape that batches have, from the longest bucket on, row(i) -> the columns of
+---them, share = of the batches}[] of each shape that batches have, from the longest bucket on, length() -> samples, whatever ranks share; nil where only
+---running the source tells, row(i) -> the columns of
 ---sample i, each in its own shape, where core.dataset got ragged = true, place(i) -> where the reader found
 ---sample i, "people.csv:3", class_names() -> string[]|nil, iterator(epochs?, first?) -> function giving the
 ---columns as Tensors, nil at an end
@@ -493,7 +504,8 @@ function core.set_feed(feeds, feed) end
 
 ---@param path string
 ---@param values table<string, Tensor|Parameter>|Parameter[]
-function core.save_checkpoint(path, values) end
+---@param metadata? table<string, string> of a .safetensors file
+function core.save_checkpoint(path, values, metadata) end
 ---@return table<string, Tensor> values, number unsaved the digest of what it leaves out; 0: not known
 ---(negative: of what training has changed; -1: not known)
 function core.load_checkpoint(path) end
@@ -521,6 +533,20 @@ function core.compare_unsaved(unsaved, parameters, path) end
 ---@param wanted string[]  @param stored string[]  @param unsaved? string[]
 ---@return table<string, string> older, table<string, boolean> states
 function core.match_names(wanted, stored, unsaved) end
+---A checkpoint or a file of tensors, whose values are read when they are asked for.
+---@param path string
+---@return {tensors: (fun(self): {name: string, dtype: dtype, shape: integer[]}[]), read: fun(self, name: string): Tensor}
+function core.open_weights(path) end
+---Gives a parameter the value of tensors that follow one another along its first dimension, each with as many rows. A
+---parameter without a value yet reads its rank's part alone, when it gets memory.
+---@param parameter Parameter[] of one
+---@param pieces {from: table, name: string}[] `from`: of open_weights
+---@param transposed? boolean the only piece is the parameter's transpose
+function core.read_when_made(parameter, pieces, transposed) end
+---The value of a JSON file; null is nil.
+---@param path string
+---@return any
+function core.read_json(path) end
 
 ---What the command line asked for; written by main, read by the library.
 ---@class Options
@@ -558,6 +584,13 @@ function core.hosts() end
 ---Ranks of the job as it was started, whether this one has joined them (ms.communication.init) or not.
 ---@return integer
 function core.started_ranks() end
+
+---Whether nothing that goes to other hosts can be read on its way.
+---@return boolean
+function core.private_network() end
+---Whether the command line or the environment names a TLS configuration.
+---@return boolean
+function core.tls_given() end
 
 ---Why graphs cannot run on a CUDA device here, or nil.
 ---@return string?
@@ -598,6 +631,10 @@ function core.at(place) end
 ---" (did you mean 'epochs'?)" or "".
 ---@param word string  @param known string[]
 function core.did_you_mean(word, known) end
+---The names of the environment's variables that begin with prefix, sorted.
+---@param prefix string
+---@return string[]
+function core.environment(prefix) end
 ---Text of a recipe inside the binary ("quickstart"), or nil.
 ---@return string?
 function core.library_recipe(name) end
@@ -646,6 +683,9 @@ core.version = ""
 ---    integrated: boolean, async: boolean, exception_save: boolean},
 ---  eval?: {graph: Graph, dataset: Dataset, metrics: {name: string, kind: "mean"|"percent"}[], every_epochs: integer,
 ---  every_steps?: integer},
+---  plateau?: {monitor: string, patience: integer, min_delta: number, mode: "min"|"max", factor: number,
+---  cooldown: integer, min_lr: number},      -- ReduceLROnPlateau
+---  histograms?: {every_steps: integer, parameters: boolean, gradients: boolean},  -- Histograms
 ---  early_stopping?: {monitor: string, patience: integer, min_delta: number, mode: "min"|"max"},
 ---  hooks?: {begin?: function, epoch_begin?: function, step_begin?: function, step_end?: function, epoch_end?:
 ---  function, finish?: function},

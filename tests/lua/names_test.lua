@@ -140,6 +140,24 @@ check.case("a name at a wrong home says the right one", function()
   end
 end)
 
+check.case("core_api.lua declares the functions of the C module", function()
+  local core, declared = require "mslua.core", {}
+  local file = assert(io.open(arg[2]))
+  for line in file:lines() do
+    local name = line:match "^function core%.([%w_]+)%("
+    if name then declared[name] = true end
+  end
+  file:close()
+  local undeclared, absent = {}, {}
+  for name, v in pairs(core) do
+    if type(v) == "function" and not declared[name] then undeclared[#undeclared + 1] = name end
+  end
+  for name in pairs(declared) do
+    if type(core[name]) ~= "function" then absent[#absent + 1] = name end
+  end
+  check.equal({ table.concat(undeclared, " "), table.concat(absent, " ") }, { "", "" })
+end)
+
 check.case("an unknown attribute of an operator lists those that it has", function()
   check.fails_here("unknown attribute 'num_groups'; attributes: groups, eps", function()
     ms.ops.group_norm(ms.ones { 2, 4, 3, 3 }, ms.ones { 4 }, ms.zeros { 4 }, { num_groups = 2 })

@@ -1,3 +1,3 @@
 #!/bin/sh
 # Runs one script of this folder through the binary: run.sh MSLUA SCRIPT [argument ...]
-exec "$1" run "$2" "$3"
+exec "$1" run "$2" "$3" "$4"
