@@ -62,9 +62,7 @@ Section Collectives(const Graph& graph) {
   int64_t tensors = 0, bytes = 0;
   for (const Node& n : graph.nodes) {
     const RankCall call = RankCallOf(*n.op);
-    if (!IsCollective(n) || n.attrs.Ints("group").size() < 2 || call == RankCall::kEndAllReduce ||
-        call == RankCall::kEndSend)
-      continue;
+    if (!IsCollective(n) || n.attrs.Ints("group").size() < 2 || EndsOther(call)) continue;
     int64_t mine = n.inputs.empty() ? n.outputs[0].bytes() : 0;
     for (Value v : n.inputs) mine += graph.TypeOf(v).bytes();
     const bool bucket = call == RankCall::kStartAllReduce;
@@ -203,19 +201,18 @@ double KernelSeconds(const Graph& graph, const OnDevice& d, const std::pair<int3
 
 // Seconds of a message between the ranks of a node's group, over the slowest link.
 double MessageSeconds(const Graph& graph, const OnDevice& d, const Node& n) {
-  const std::string& name = n.op->name;
-  if (!IsCollective(n) || n.attrs.Ints("group").size() < 2 || name == "all_reduce_wait" || name == "stage_sent")
-    return 0;
+  const RankCall call = RankCallOf(*n.op);
+  if (!IsCollective(n) || n.attrs.Ints("group").size() < 2 || EndsOther(call)) return 0;
   const double ranks = static_cast<double>(n.attrs.Ints("group").size()), rounds = std::log2(ranks);
   double bytes = 0;
   for (Value v : n.inputs) bytes += static_cast<double>(graph.TypeOf(v).bytes());
   LinkCosts::Link link;
   if (!d.cluster.links.axes.empty()) link = d.cluster.links.axes[0];
   for (const LinkCosts::Link& l : d.cluster.links.axes) link = l.beta > link.beta ? l : link;
-  const bool reduces = name == "all_reduce" || name == "all_reduce_start";
-  const double received = reduces                ? 2 * bytes * (ranks - 1) / ranks
-                          : name == "all_gather" ? bytes * (ranks - 1)
-                                                 : bytes;
+  const bool reduces = call == RankCall::kAllReduce || call == RankCall::kStartAllReduce;
+  const double received = reduces                        ? 2 * bytes * (ranks - 1) / ranks
+                          : call == RankCall::kAllGather ? bytes * (ranks - 1)
+                                                         : bytes;
   return (1 + (reduces ? 2 : 1) * rounds) * link.alpha + received * link.beta;
 }
 
@@ -359,7 +356,8 @@ StatusOr<std::vector<Section>> ShardSections(GlobalView& view, const cli::Comman
 std::string CellsOf(const Graph& graph) {
   std::vector<std::string> cells;
   for (const Node& n : graph.nodes) {
-    if (!n.location || n.op->name == "stage_recv" || n.op->name == "stage_sent") continue;
+    const RankCall call = RankCallOf(*n.op);
+    if (!n.location || call == RankCall::kRecv || EndsOther(call)) continue;
     absl::string_view scope = n.location->scope;
     if (!absl::ConsumePrefix(&scope, "PipelineCell/network/")) continue;
     absl::ConsumePrefix(&scope, "backbone/");  // of a WithLossCell
@@ -380,7 +378,7 @@ std::vector<std::string> StageRow(const Graph& graph, const GlobalView& view, do
   int64_t operators = 0, parameters = 0, parameter_bytes = 0, sent = 0;
   for (const Node& n : graph.nodes) {
     operators += n.op->name != "input" && n.op->name != "constant";
-    if (n.op->name == "stage_send") sent += n.outputs[0].bytes();
+    if (RankCallOf(*n.op) == RankCall::kStartSend) sent += n.outputs[0].bytes();
     if (n.op->name != "input" || n.attrs.Str("kind") != kParameter) continue;
     ++parameters;
     parameter_bytes += n.outputs[0].bytes();

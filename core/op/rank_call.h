@@ -29,6 +29,9 @@ enum class RankCall : uint8_t {
   kEndSend,
 };
 
+// Whether a call sends nothing, and waits for what another one has started.
+inline bool EndsOther(RankCall call) { return call == RankCall::kEndAllReduce || call == RankCall::kEndSend; }
+
 // Declares the call of an operator, where the operator is defined.
 void SetRankCall(const std::string& op, RankCall call);
 // kNone for an operator that has declared none.

@@ -399,7 +399,7 @@ Status CheckPair(const Graph& graph, int32_t index) {
     return absl::InvalidArgumentError(absl::StrCat("expected ", other, " in the same graph"));
   };
   const RankCall call = call_of(index);
-  if (call == RankCall::kEndAllReduce || call == RankCall::kEndSend) {
+  if (EndsOther(call)) {
     const bool sends = call == RankCall::kEndSend;
     const int32_t start = node.inputs[0].node;
     const bool one = std::all_of(node.inputs.begin(), node.inputs.end(), [&](Value v) { return v.node == start; });

@@ -527,7 +527,7 @@ class DeviceExecutable : public Executable, public DeviceRun {
     staged->node = node;
     const RankCall call = RankCallOf(*n.op);
     staged->starts = call == RankCall::kStartAllReduce || call == RankCall::kStartSend;
-    if (call == RankCall::kEndAllReduce || call == RankCall::kEndSend) {
+    if (EndsOther(call)) {
       staged->started = staged_.at(n.inputs[0].node);
     } else {
       staged_[node] = staged.get();
