@@ -223,7 +223,7 @@ int TakeHandedStop() {
 }
 
 void StartAnew(int rank, int64_t epoch) {
-  // What the kernel knows of this process's start; the environment of a program that runs may be in motion.
+  // What the kernel knows of this process's start; this program may be changing its environment.
   const auto words_of = [](const char* path) {
     std::ifstream file(path, std::ios::binary);
     std::vector<std::string> words;

@@ -200,7 +200,7 @@ void Admission::Accept() {
     if (!local_ && !SetTcpOptions(p->who.socket.fd()).ok()) continue;  // it has gone again
     p->known = local_;
     if (!local_ && tls_ == nullptr) p->acceptor = std::make_unique<Acceptor>(options_.secret, options_.refusal);
-    Step(*p);  // who means to join has spoken
+    Step(*p);  // its request to join may be there already
     if (p->closed) continue;
     pending_.push_back(std::move(p));
     MakeRoom(*pending_.back());

@@ -480,7 +480,7 @@ bool Scheduler::Remember() {
   return false;
 }
 
-// Those who wait for all workers hear of it: somebody is to start another in its place.
+// Workers that wait for the others are told, so that a person can start another in the refused one's place.
 void Scheduler::Refuse(Worker& newcomer, const std::string& why) {
   refused_ = absl::StrCat(newcomer.join["id"], " is refused: ", why);
   const std::string line = absl::StrCat("The node: ", refused_);

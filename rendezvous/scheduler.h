@@ -62,7 +62,7 @@ struct SchedulerOptions {
   // its place.
   bool differing_ends = false;
   // The job starts again when a worker has crashed, was stopped or does not answer: the workers that are left are told
-  // to join again, and it is waited for one in the place of who is gone.
+  // to join again, and the scheduler waits for a worker in the place of the lost one.
   bool recover = false;
   int64_t epoch = 1;  // how often the workers have met, this time included: of a scheduler that was started again too
   int size = 0;       // ranks of the epoch before; 0: `workers`

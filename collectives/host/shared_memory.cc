@@ -507,7 +507,7 @@ void SharedMemoryCommunicator::CarryStaged(Pending& p, bool* finished) {
 
 // all_reduce and reduce through the windows, two steps a round. Even ones: each takes the results of the round before
 // out of its window and puts the elements that others reduce in their place. Odd ones: each reduces its slice of all
-// windows, where it lies. So a line goes from core to core and back, and no farther.
+// windows, where it lies. So a cache line moves between two cores only.
 void SharedMemoryCommunicator::CarryStagedReduce(Pending& p, bool* finished) {
   const Call& call = p.call;
   const int64_t element = SizeOf(call.dtype), piece = board_.window_bytes() / element;

@@ -83,7 +83,7 @@ function M.check_environment(leaves)
   end
 end
 
--- Keys with a point are leaves of the recipe's table: ms.recipe checks them.
+-- Keys with a dot are leaves of the recipe's table: ms.recipe checks them.
 local function is_leaf(name) return name:find(".", 1, true) ~= nil end
 
 local function check_table(defaults, values, what)

@@ -1,6 +1,6 @@
 --- net:translate: the most likely target of each source, by a network of an encoder and a decoder. Two graphs are
 --- compiled for each length of sources, of the first token and of one more; keys and values stay in memory, as
---- generation keeps them. A step computes the best continuations of all beams, and Lua keeps the books.
+--- generation keeps them. A step computes the best continuations of all beams, and Lua keeps their tokens and scores.
 local args = require "mslua.args"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
