@@ -816,24 +816,29 @@ int Job::Finish(const Status& outcome_of_work, int exit_code, Groups* groups) {
     over = over_;
   }
   changed_.notify_all();
-  if (outcome.ok()) {
-    if (!identity_.recovery_path.empty()) {
-      if (membership_ != nullptr) membership_->EndsWithoutScheduler();
-      const Status noted = NoteDone(identity_.recovery_path, rank_, exit_code);
-      if (!noted.ok()) Say(absl::StrCat("warning: ", noted.message()));
-    }
-    Status end;
-    if (membership_ != nullptr) membership_->Leave(exit_code);
-    // A rank that dies before all have left starts the job again, from the images.
-    if (membership_ != nullptr && images_ != nullptr) end = membership_->AwaitEnd(kLastLeave);
-    // A job that was asked to stop, and has saved, continues later.
-    if (images_ != nullptr && end.ok() && exit_code != kExitCheckpointed) images_->DropOwn().IgnoreError();
-    membership_.reset();
-    const Status others = scheduler_ == nullptr ? absl::OkStatus() : scheduler_->Wait();
-    if (others.ok()) return exit_code;
-    SayStopped(others);
-    return CauseOf(others).exit_code;
+  return outcome.ok() ? LeaveDone(exit_code) : LeaveFailed(std::move(outcome), exit_code, groups, std::move(over));
+}
+
+int Job::LeaveDone(int exit_code) {
+  if (!identity_.recovery_path.empty()) {
+    if (membership_ != nullptr) membership_->EndsWithoutScheduler();
+    const Status noted = NoteDone(identity_.recovery_path, rank_, exit_code);
+    if (!noted.ok()) Say(absl::StrCat("warning: ", noted.message()));
   }
+  Status end;
+  if (membership_ != nullptr) membership_->Leave(exit_code);
+  // A rank that dies before all have left starts the job again, from the images.
+  if (membership_ != nullptr && images_ != nullptr) end = membership_->AwaitEnd(kLastLeave);
+  // A job that was asked to stop, and has saved, continues later.
+  if (images_ != nullptr && end.ok() && exit_code != kExitCheckpointed) images_->DropOwn().IgnoreError();
+  membership_.reset();
+  const Status others = scheduler_ == nullptr ? absl::OkStatus() : scheduler_->Wait();
+  if (others.ok()) return exit_code;
+  SayStopped(others);
+  return CauseOf(others).exit_code;
+}
+
+int Job::LeaveFailed(Status outcome, int exit_code, Groups* groups, Status over) {
   // The ranks did not meet, and it is known who is to blame.
   if (membership_ == nullptr && HasCause(outcome)) exit_code = CauseOf(outcome).exit_code;
   // Errors of collectives begin with the rank, which Name() says in full.
@@ -858,10 +863,11 @@ int Job::Finish(const Status& outcome_of_work, int exit_code, Groups* groups) {
     over = AwaitOver(kFirstCause);
     if (over.ok()) StartAnew(rank_, epoch_);
   }
+  const auto others_fault = [&] { return !over.ok() && CauseOf(over).rank != rank_; };
   // The console may be gone before anyone has read it.
   if (!log_path_.empty()) {
     std::ofstream log(log_path_, std::ios::app);
-    if (!over.ok() && CauseOf(over).rank != rank_)
+    if (others_fault())
       log << "mslua: " << StoppedBecause(over) << ": " << over.message() << "\n";
     else
       log << "mslua: error[" << exit_code << "] " << Name() << ": " << outcome.message() << "\n";
@@ -872,11 +878,11 @@ int Job::Finish(const Status& outcome_of_work, int exit_code, Groups* groups) {
     over = AwaitOver(StartsItself() ? kFirstCause : kGoodbye);
   }
   RemoveSocketFolder(job_);
-  if (!over.ok() && CauseOf(over).rank != rank_) SayStopped(over);
+  if (others_fault()) SayStopped(over);
   const bool lost = membership_ != nullptr && membership_->lost_scheduler();
   membership_.reset();
   if (scheduler_ != nullptr) scheduler_->Wait().IgnoreError();
-  if (!over.ok() && CauseOf(over).rank != rank_) return CauseOf(over).exit_code;
+  if (others_fault()) return CauseOf(over).exit_code;
   // The scheduler has said it to the console of all ranks before anyone heard of it.
   if (over.ok() || lost || !SharesConsole()) {
     Say(absl::StrCat("error[", exit_code, "] ", rank_ < 0 ? "" : absl::StrCat(Name(), ": "), outcome.message()));

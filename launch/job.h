@@ -167,6 +167,9 @@ class Job {
   // Until the scheduler says that the job is over, or the limit.
   Status AwaitOver(absl::Duration limit);
   void SayStopped(const Status& why) const;
+  // The two ends of Finish, which give the process's exit code. `over`: why the job has ended already, or OK.
+  int LeaveDone(int exit_code);
+  int LeaveFailed(Status outcome, int exit_code, Groups* groups, Status over);
   // The first cause, on the console of all ranks or of this one.
   void SayCause(const Status& why) const;
   std::unique_ptr<StoppedRankWatch> WatchStopped();
