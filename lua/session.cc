@@ -209,7 +209,8 @@ Status Session::Open() {
   return absl::OkStatus();
 }
 
-void Session::NoteRaised(const Status& status) {
+void Session::NoteRaised(const Status& raised) {
+  const Status status = absl::IsDataLoss(raised) ? WithExitCode(raised, kExitData) : raised;
   // An empty message would be a part of every later text.
   if (ExitCodeIn(status) != kExitOk && !status.message().empty()) raised_ = status;
 }

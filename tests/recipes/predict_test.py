@@ -30,10 +30,11 @@ def mslua(*words, stdin="", code=0):
     return done
 
 
-def fails(text, *words, stdin=""):
+def fails(text, *words, stdin="", code=None):
     done = subprocess.run([MSLUA, *words], input=stdin, capture_output=True, text=True, env=ENVIRONMENT, check=False)
     errors = [line for line in done.stderr.splitlines() if line.startswith("mslua: error: ")]
     assert done.returncode not in (0, None) and len(errors) == 1 and text in errors[0], (words, text, done)
+    assert code in (None, done.returncode), (words, done.returncode, code)
 
 
 def lines(*words, stdin=""):
@@ -102,7 +103,8 @@ def bad_pictures(words, good):
     put("short.png", png(bytes(784), 28, 28)[:60])
     put("colours.ppm", b"P6 1 1 255\n\1\2\3")
     fails("text.png is neither a JPEG nor a PNG nor a PPM file", "predict", *words, good, "text.png")
-    fails("short.png is a corrupt PNG", "predict", *words, "short.png")
+    for names in (["short.png"], ["short.png", good], [good, "short.png"]):
+        fails("short.png is a corrupt PNG", "predict", *words, *names, code=3)
     fails("colours.ppm has 3 channels, expected 1", "predict", *words, "colours.ppm")
     fails("nosuch.png", "predict", *words, "nosuch.png")
     fails("too few arguments", "predict", *words)
