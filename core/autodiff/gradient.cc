@@ -1,5 +1,6 @@
 #include "core/autodiff/gradient.h"
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "core/op/marks.h"
@@ -86,30 +87,62 @@ StatusOr<std::vector<Value>> CallCustom(GraphBuilder& g, const CustomGradient& c
   return dx;
 }
 
-}  // namespace
-
-StatusOr<std::vector<Value>> Gradients(GraphBuilder& g, Value y, absl::Span<const Value> wrt, Value seed,
-                                       bool mark_origin, std::vector<bool>* flows, const CustomGradients* custom) {
-  RETURN_IF_ERROR(g.status());
+// The gradient of a scalar y, or of any y with a `seed`, with respect to itself.
+StatusOr<Value> SeedOf(GraphBuilder& g, Value y, Value seed) {
   const TensorType y_type = g.TypeOf(y);
   if (!IsFloat(y_type.dtype))
     return absl::InvalidArgumentError(
         absl::StrCat("the gradient of ", ToString(y_type), " is not defined: expected a float type"));
-  if (!seed.valid()) {
-    if (y_type.elements() != 1)
-      return absl::InvalidArgumentError(
-          absl::StrCat("the gradient needs a scalar, got ", ToString(y_type), " (reduce it, or give a seed)"));
-    seed = g.Constant(1, y_type.dtype, y_type.shape);
-  }
-  const int32_t end = static_cast<int32_t>(g.graph().nodes.size());
-  const CustomByNode custom_by_node = ByNode(custom);
-  const std::vector<bool> reached = Reached(g.graph(), wrt, end, custom_by_node);
-  const auto outer_location = g.location();
+  if (seed.valid()) return seed;
+  if (y_type.elements() != 1)
+    return absl::InvalidArgumentError(
+        absl::StrCat("the gradient needs a scalar, got ", ToString(y_type), " (reduce it, or give a seed)"));
+  return g.Constant(1, y_type.dtype, y_type.shape);
+}
 
-  absl::flat_hash_map<Value, Value> sums;  // the gradient of a forward value, so far
-  sums[y] = seed;
+// The gradients of node `index`'s inputs that are reached, by the rule of its operator; invalid for the others. `dy`:
+// of its outputs, some of which are valid.
+StatusOr<std::vector<Value>> CallRule(GraphBuilder& g, int32_t index, const std::vector<Value>& dy,
+                                      const std::vector<bool>& reached, bool mark_origin) {
+  const Node node = g.graph().nodes[index];  // a copy: the vector grows below
+  if (!node.op->grad) {
+    g.Fail(absl::UnimplementedError(
+        absl::StrCat(node.op->name, " has no gradient (ops.stop_gradient before it, or another operator)")));
+    return g.status();
+  }
+  std::vector<Value> outputs;
+  for (size_t o = 0; o < node.outputs.size(); ++o) outputs.push_back({index, static_cast<int32_t>(o)});
+  std::vector<bool> needed;
+  for (Value v : node.inputs) needed.push_back(reached[v.node] && IsFloat(g.TypeOf(v).dtype));
+  const size_t first = g.graph().nodes.size();
+  Attrs attrs = node.attrs;  // a rule may hand them on to an operator with other inputs
+  mark::kUserStrategy.Erase(attrs);
+  GradContext context{g, *node.op, attrs, node.inputs, outputs, dy, needed};
+  std::vector<Value> dx = node.op->grad(context);
+  RETURN_IF_ERROR(g.status());
+  for (size_t n = first; mark_origin && n < g.graph().nodes.size(); ++n)
+    mark::kOrigin.Set(g.graph().nodes[n].attrs, int64_t{index});
+  if (dx.size() != node.inputs.size())
+    return absl::InternalError(
+        absl::StrCat(node.op->name, ": gradient gives ", dx.size(), " values for ", node.inputs.size(), " inputs"));
+  for (size_t k = 0; k < dx.size(); ++k) {
+    if (!needed[k]) dx[k] = Value();
+    if (!dx[k].valid()) continue;
+    const TensorType want = g.TypeOf(node.inputs[k]), got = g.TypeOf(dx[k]);
+    if (want != got)
+      return absl::InternalError(
+          absl::StrCat(node.op->name, ": gradient of input ", k, " is ", ToString(got), ", expected ", ToString(want)));
+  }
+  return dx;
+}
+
+// Adds to `sums`, which has y's, the gradients of all values that are reached, from the last node to the first.
+Status SumGradients(GraphBuilder& g, const std::vector<bool>& reached, const CustomGradients* custom, bool mark_origin,
+                    absl::flat_hash_map<Value, Value>* sums) {
+  const CustomByNode custom_by_node = ByNode(custom);
+  const auto restore_location = absl::MakeCleanup([&g, location = g.location()] { g.SetLocation(location); });
   const auto add = [&](Value x, Value dx) {
-    auto [it, fresh] = sums.emplace(x, dx);
+    auto [it, fresh] = sums->emplace(x, dx);
     if (!fresh) it->second = g.Op("add", {it->second, dx}, mark_origin ? Attrs{{mark::kSum.name, true}} : Attrs());
   };
   const auto locate = [&g](const Node& node) {
@@ -118,59 +151,48 @@ StatusOr<std::vector<Value>> Gradients(GraphBuilder& g, Value y, absl::Span<cons
     location->scope = absl::StrCat("grad(", location->scope, ")");
     g.SetLocation(std::move(location));
   };
-  for (int32_t i = end - 1; i >= 0; --i) {
+  for (int32_t i = static_cast<int32_t>(reached.size()) - 1; i >= 0; --i) {
     if (!reached[i]) continue;
     const Node node = g.graph().nodes[i];  // a copy: the vector grows below
     if (const auto own = custom_by_node.find(i); own != custom_by_node.end()) {
       const CustomGradient& part = *own->second;
       if (part.outputs.back().node != i) continue;
       locate(node);
-      ASSIGN_OR_RETURN(const std::vector<Value> dx, CallCustom(g, part, reached, sums, mark_origin));
+      ASSIGN_OR_RETURN(const std::vector<Value> dx, CallCustom(g, part, reached, *sums, mark_origin));
       for (size_t k = 0; k < dx.size(); ++k) {
         if (dx[k].valid() && reached[part.inputs[k].node]) add(part.inputs[k], dx[k]);
       }
       continue;
     }
     if (node.inputs.empty() || node.op->zero_gradient) continue;
-    std::vector<Value> outputs, dy;
+    std::vector<Value> dy;
     bool any = false;
     for (size_t o = 0; o < node.outputs.size(); ++o) {
-      outputs.push_back({i, static_cast<int32_t>(o)});
-      const auto it = sums.find(outputs.back());
-      dy.push_back(it == sums.end() ? Value() : it->second);
+      const auto it = sums->find({i, static_cast<int32_t>(o)});
+      dy.push_back(it == sums->end() ? Value() : it->second);
       any |= dy.back().valid();
     }
     if (!any) continue;
     locate(node);
-    if (!node.op->grad) {
-      g.Fail(absl::UnimplementedError(
-          absl::StrCat(node.op->name, " has no gradient (ops.stop_gradient before it, or another operator)")));
-      break;
-    }
-    std::vector<bool> needed;
-    for (Value v : node.inputs) needed.push_back(reached[v.node] && IsFloat(g.TypeOf(v).dtype));
-    const size_t first = g.graph().nodes.size();
-    Attrs attrs = node.attrs;  // a rule may hand them on to an operator with other inputs
-    mark::kUserStrategy.Erase(attrs);
-    GradContext context{g, *node.op, attrs, node.inputs, outputs, dy, needed};
-    const std::vector<Value> dx = node.op->grad(context);
-    if (!g.status().ok()) break;
-    for (size_t n = first; mark_origin && n < g.graph().nodes.size(); ++n)
-      mark::kOrigin.Set(g.graph().nodes[n].attrs, int64_t{i});
-    if (dx.size() != node.inputs.size())
-      return absl::InternalError(
-          absl::StrCat(node.op->name, ": gradient gives ", dx.size(), " values for ", node.inputs.size(), " inputs"));
+    ASSIGN_OR_RETURN(const std::vector<Value> dx, CallRule(g, i, dy, reached, mark_origin));
     for (size_t k = 0; k < dx.size(); ++k) {
-      if (!needed[k] || !dx[k].valid()) continue;
-      const TensorType want = g.TypeOf(node.inputs[k]), got = g.TypeOf(dx[k]);
-      if (want != got)
-        return absl::InternalError(absl::StrCat(node.op->name, ": gradient of input ", k, " is ", ToString(got),
-                                                ", expected ", ToString(want)));
-      add(node.inputs[k], dx[k]);
+      if (dx[k].valid()) add(node.inputs[k], dx[k]);
     }
   }
-  g.SetLocation(outer_location);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+StatusOr<std::vector<Value>> Gradients(GraphBuilder& g, Value y, absl::Span<const Value> wrt, Value seed,
+                                       bool mark_origin, std::vector<bool>* flows, const CustomGradients* custom) {
   RETURN_IF_ERROR(g.status());
+  ASSIGN_OR_RETURN(seed, SeedOf(g, y, seed));
+  const auto end = static_cast<int32_t>(g.graph().nodes.size());
+  const std::vector<bool> reached = Reached(g.graph(), wrt, end, ByNode(custom));
+  absl::flat_hash_map<Value, Value> sums;  // the gradient of a forward value, so far
+  sums[y] = seed;
+  RETURN_IF_ERROR(SumGradients(g, reached, custom, mark_origin, &sums));
   std::vector<Value> gradients;
   for (Value w : wrt) {
     const auto it = sums.find(w);
