@@ -8,8 +8,12 @@
 
 namespace mslua {
 
-// HurwitzZeta(s, q): the sum of (q + k)^-s over k = 0, 1, ..; s > 1, q > 0. By the formula of Euler and Maclaurin, with
-// B(2j) / (2j)! for the numbers of Bernoulli.
+// ScaledZeta(s, q): the sum of (1 + k / q)^-s over k = 0, 1, .., which is q^s times Hurwitz's zeta function; s > 1,
+// q > 0. Terms one by one until they vanish or s allows the formula of Euler and Maclaurin, with B(2j) / (2j)! for the
+// numbers of Bernoulli.
+//
+// PolygammaSize(n, x): n! times the sum of (x + k)^-(n + 1); n is a whole number from 1, x > 0. Factorials that have no
+// double are Stirling's series.
 //
 // Digamma(x): the derivative of lgamma. NaN at -1, -2, ..
 //
@@ -22,7 +26,7 @@ namespace mslua {
 // QuotientToZero(a, b), QuotientDown(a, b): a / b rounded toward 0, and rounded down, as if a / b were exact.
 MSLUA_CODE_AND_TEXT(
     kSpecialFunctions,
-    MSLUA_SPECIAL double HurwitzZeta(double s, double q) {
+    MSLUA_SPECIAL double ScaledZeta(double s, double from) {
       const double c[] = {1.0 / 12,
                           -1.0 / 720,
                           1.0 / 30240,
@@ -32,8 +36,14 @@ MSLUA_CODE_AND_TEXT(
                           1.0 / 74724249600.0,
                           -3617.0 / 10670622842880000.0};
       double sum = 0;
-      for (; q < 16 + s; q += 1) sum += pow(q, -s);
-      double power = pow(q, -s);
+      double k = 0;
+      for (; from + k < 16 + s; k += 1) {
+        const double term = exp(-s * log1p(k / from));
+        sum += term;
+        if (term < 1e-17 * sum) return sum;
+      }
+      const double q = from + k;
+      double power = exp(-s * log1p(k / from));
       sum += power * q / (s - 1) + power / 2;
       double rising = s;
       power /= q;
@@ -43,6 +53,18 @@ MSLUA_CODE_AND_TEXT(
         power /= q * q;
       }
       return sum;
+    }
+
+    MSLUA_SPECIAL double PolygammaSize(double n, double x) {
+      if (x - x != 0) return 1 / x;  // infinite or NaN
+      double scale = 1 / x;          // (n - 1)! / x^n
+      if (n < 172) {
+        for (int k = 1; k < n; ++k) scale *= k / x;
+      } else {
+        const double pi = 3.141592653589793;
+        scale = exp(n * log(n / x) - n + 0.5 * log(2 * pi / n) + 1 / (12 * n) - 1 / (360 * n * n * n));
+      }
+      return scale * (n / x * ScaledZeta(n + 1, x));
     }
 
     MSLUA_SPECIAL double Digamma(double x) {
@@ -69,15 +91,17 @@ MSLUA_CODE_AND_TEXT(
     MSLUA_SPECIAL double Polygamma(double n, double x) {
       if (n == 0) return Digamma(x);
       if (!(n > 0) || n != floor(n)) return (n - n) / 0.0;
-      const bool odd = floor(n / 2) * 2 != n;
-      double factor = odd ? 1 : -1;
-      for (int k = 2; k <= n && k < 172; ++k) factor *= k;
-      const double s = n + 1;
-      if (!(x <= 0)) return factor * HurwitzZeta(s, x);
+      const double sign = floor(n / 2) * 2 != n ? 1 : -1;
+      if (!(x <= 0)) return sign * PolygammaSize(n, x);
       const double small = -floor(-x) - x;
-      if (small == 0) return factor / 0.0;
-      const double below = HurwitzZeta(s, small) - HurwitzZeta(s, 1 - x);
-      return factor * (HurwitzZeta(s, 1 - small) + (odd ? below : -below));
+      if (small == 0) return sign / 0.0;
+      // Of x + k those below 0, as if there were no end of them, and those above. Where both are infinite the one that
+      // is nearer to 0 counts.
+      const double below = sign * PolygammaSize(n, small);
+      const double above = PolygammaSize(n, 1 - small);
+      const double nearer = small < 0.5 ? below : above;
+      const double both = sign < 0 && small == 0.5 ? 0 : nearer - nearer != 0 ? nearer : above + below;
+      return sign * (both - sign * PolygammaSize(n, 1 - x));
     }
 
     MSLUA_SPECIAL double ErfInv(double y) {

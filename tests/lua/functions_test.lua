@@ -161,6 +161,19 @@ check.case("logaddexp", function()
   check.near({ at_tie(ops.hypot) }, { math.sqrt(0.5), math.sqrt(0.5) }, 1e-12)
 end)
 
+check.case("polygamma of any order", function()
+  local n = ms.Tensor({ 1, 1, 3, 100, 172, 200, 2000, 10000000, 2, 2, 2, 1, 1 }, ms.int32)
+  local x = f64 { 1, 1e300, -1.25, 0.5, 200, 200, 2, 2, -0.5, -3.5, 0, inf, nan }
+  local found = numbers(ops.polygamma(n, x))
+  -- By the sum n! / (x + k)^(n + 1), with 60 digits.
+  check.near({ found[1] / (math.pi ^ 2 / 6), found[2] / 1e-300, found[3] / 1.558220912534851e03,
+    found[4] / -2.366100660490897e188, found[5] / -3.091437065803189e-87, found[6] / -3.882961587619134e-88 },
+    { 1, 1, 1, 1, 1, 1 }, 1e-12)
+  check_list({ unpack(found, 7, 8) }, { -inf, -inf })
+  check.near({ found[9], found[10] }, { -8.287966442343200e-01, -6.155682132102770e-02 }, 1e-12)
+  check_list({ unpack(found, 11) }, { -inf, 0, nan })
+end)
+
 check.case("xlogy and hypot", function()
   check_list(numbers(ops.xlogy(f64 { 0, 0, 0, 2, 2, 1, nan }, f64 { 0, nan, -1, 3, 0, inf, 1 })),
     { 0, nan, 0, 2 * math.log(3), -inf, inf, nan })
