@@ -77,6 +77,10 @@ TEST(PartsTest, EscapesOfPatterns) {
   // The Mongolian vowel separator is no White_Space, the ideographic space is.
   EXPECT_THAT(matches("\\\\s", "a\u180eb\u3000c"), ElementsAre("a\u180eb", "\u3000", "c"));
   EXPECT_THAT(matches("[^\\\\s\\\\d]+", "a1 b"), ElementsAre("a", "1 ", "b"));
+  // Where brackets end.
+  EXPECT_THAT(matches("[\\\\[]\\\\w+", "x[ab y"), ElementsAre("x", "[ab", " y"));
+  EXPECT_THAT(matches("[^]a]\\\\w", "]xb"), ElementsAre("]", "xb"));
+  EXPECT_THAT(matches("[]x]\\\\d", "a]1x2"), ElementsAre("a", "]1", "x2"));
   EXPECT_THAT(std::string(ReadPreTokenizer(*ParseJson(R"({"type": "Split", "behavior": "Isolated", "pattern": {"Regex":
                                                           "\\hx"}})"),
                                            "pre_tokenizer")

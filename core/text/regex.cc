@@ -32,12 +32,17 @@ constexpr Escape kEscapes[] = {
 StatusOr<std::string> Translated(const std::string& pattern) {
   std::string out;
   bool inside = false;  // brackets
+  size_t first = 0;     // where they begin: there a ] is a character
   for (size_t i = 0; i < pattern.size(); ++i) {
     const char c = pattern[i];
     if (c == '[' && inside)
       return absl::InvalidArgumentError(absl::StrCat("byte ", i, ": brackets in brackets are not built; write \\["));
-    if (c == '[') inside = true;
-    if (c == ']' && i > 0 && pattern[i - 1] != '[') inside = false;
+    if (c == '[') {
+      inside = true;
+      first = i + 1;
+      if (first < pattern.size() && pattern[first] == '^') ++first;
+    }
+    if (c == ']' && i != first) inside = false;
     if (c != '\\') {
       out.push_back(c);
       continue;
