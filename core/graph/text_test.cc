@@ -58,7 +58,10 @@ TEST(Text, MutatedTextNeverCrashes) {
     }
     const auto parsed = ParseGraph(t);
     if (parsed.ok()) {
-      EXPECT_TRUE(Verify(*parsed).ok());
+      const std::string again = ToString(*parsed);
+      const auto second = ParseGraph(again);
+      ASSERT_TRUE(second.ok()) << second.status() << again;
+      EXPECT_EQ(ToString(*second), again);
     }
   }
 }

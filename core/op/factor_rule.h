@@ -47,7 +47,7 @@ StatusOr<FactorRule> ParseFactorRule(absl::string_view rule, absl::Span<const in
 
 // The size of each factor, from the inputs' shapes; -1 where the inputs do not say (a factor of
 // outputs only, or inside a compound whose other sizes are unknown). `input_names` are for the message:
-//   "size of 'k' differs: x[1] is 32 but w[0] is 16"
+//   "size of 'k' differs: dimension 2 of x is 32, dimension 1 of w is 16"
 StatusOr<Shape> FactorSizes(const FactorRule& rule, absl::Span<const Shape> inputs,
                             absl::Span<const std::string> input_names);
 

@@ -42,8 +42,8 @@ inline constexpr Mark<int64_t> kRng{"_rng"};
 // PlaceRandomRows (core/step/aggregation.h); kernels of random operators.
 inline constexpr Mark<std::vector<int64_t>> kBegin{"_begin"};
 inline constexpr Mark<std::vector<int64_t>> kGlobal{"_global"};
-// Of gather, gather_d and one_hot: the first row, or class, that this device's part has; gather's also: the rows of the
-// whole. Localize; their kernels.
+// Of operators that take rows by number, of their gradients and of one_hot: the first row, or class, that this device's
+// part has; of all but one_hot also the rows of the whole. Localize; their kernels.
 inline constexpr Mark<int64_t> kFirstRow{"_begin"};
 inline constexpr Mark<int64_t> kRows{"_rows"};
 // How many messages a message stands for. The pass of buckets; reports.

@@ -97,11 +97,20 @@ bool KindMatches(AttrKind kind, const AttrValue& v) {
   return false;
 }
 
+}  // namespace
+
+std::string AxisOutOfRange(absl::string_view name, int64_t axis, absl::string_view dimensions) {
+  return absl::StrCat(name, " ", axis < 0 ? axis : axis + 1, " is out of range for ", dimensions);
+}
+
+namespace {
+
 // Axes may count from the end; afterwards they are in [0, rank). The first input has the axes.
 Status NormaliseAxis(const OpDef& op, const std::string& name, int64_t rank, int64_t* axis) {
   if (*axis < -rank || *axis >= rank) {
-    const int64_t given = *axis < 0 ? *axis : *axis + 1;  // users count from 1
-    return Invalid(op, absl::StrCat(name, " ", given, " is out of range for ", Counted(rank, "dimension")));
+    if (rank == 0 && !op.inputs.empty())
+      return Invalid(op, absl::StrCat(op.inputs[0].name, " is a scalar, which has no axes"));
+    return Invalid(op, AxisOutOfRange(name, *axis, Counted(rank, "dimension")));
   }
   if (*axis < 0) *axis += rank;
   return absl::OkStatus();

@@ -259,11 +259,15 @@ StatusOr<ScalarProgram> FormulaProgram(const OpDef& op, const Attrs& attrs);
 
 // Checks the inputs and attributes of a call and fills in defaults; then the outputs' types. The messages
 // name operands and values, not the place: the caller adds that.
-//   "matmul: x is f32[8,32] and w is f32[16,16]: size of 'k' differs: x[1] is 32 but w[0] is 16"
+//   "x is f32[8,32] and w is f32[16,16]: size of 'k' differs: dimension 2 of x is 32, dimension 1 of w is 16"
 StatusOr<std::vector<TensorType>> CheckCall(const OpDef& op, absl::Span<const TensorType> inputs, Attrs& attrs);
 
 // The checks of CheckCall that need no output types: for composites.
 Status CheckOperands(const OpDef& op, absl::Span<const TensorType> inputs, Attrs& attrs);
+
+// The message about an axis, from 0 or from the end, that there is not; users count from 1:
+//   "axis 3 is out of range for 2 dimensions"
+std::string AxisOutOfRange(absl::string_view name, int64_t axis, absl::string_view dimensions);
 
 // The rule of this call. An operator without one gets whole, unrelated dimensions: it replicates.
 StatusOr<FactorRule> RuleOf(const OpDef& op, const Attrs& attrs, absl::Span<const TensorType> inputs,

@@ -8,8 +8,8 @@
 namespace mslua {
 namespace {
 
-// The reference kernel of an elementwise operator: its formula, a tile at a time, in the compute type
-// of T (f64 for comparisons of mixed integer types is not needed: T is one type).
+// The reference kernel of an elementwise operator: its formula, a tile at a time, in the compute type of its inputs and
+// outputs (ElementwiseComputeType).
 ReferenceKernel FormulaKernel(const OpDef& op) {
   const OpDef copy = op;
   return [copy](const OpCall& call) -> Status {

@@ -112,15 +112,19 @@ Status CheckRowForm(const RowForm& form, const OpSpec& spec) {
     for (size_t d = 0; fits && d < s.size(); ++d) fits = s[d] == 1 || s[d] == form.shape[d];
     if (!fits) return Wrong(absl::StrCat("operand ", i, " does not broadcast to the elements"));
   }
+  std::vector<bool> used(form.program.reads.size());
   for (size_t i = 0; i < p.code.size(); ++i) {
     if (p.code[i].op != ScalarOp::kInput) continue;
-    const RowRead& read = form.program.reads[static_cast<size_t>(p.code[i].args[0])];
+    const auto input = static_cast<size_t>(p.code[i].args[0]);
+    used[input] = true;
+    const RowRead& read = form.program.reads[input];
     const int32_t most = read.IsReduction() ? static_cast<int32_t>(i) : static_cast<int32_t>(spec.inputs.size());
     if (read.of >= most) return Wrong("an input reads what is not known yet");
     if (read.IsReduction() || read.kind == RowRead::kOperand) continue;
     const auto of = static_cast<size_t>(read.of);
     if (!form.IsOfRows(of) || IsFloat(spec.inputs[of].dtype)) return Wrong("a column is named by an integer a row");
   }
+  if (std::find(used.begin(), used.end(), false) != used.end()) return Wrong("the program does not use an input");
   const RowValues values = RowValues::Of(form);
   for (size_t o = 0; o < form.reduced.size(); ++o) {
     const int64_t elements = form.reduced[o] ? form.rows() : NumElements(form.shape);

@@ -326,7 +326,6 @@ std::vector<Value> Body(GraphBuilder& g, absl::Span<const Value> in, const Attrs
 
 TensorType F32(Shape shape) { return {DType::kF32, std::move(shape)}; }
 
-// Two images, then vectors: f32.
 // Operands of a call of the gradients, dy, x, mean, rstd, for formulas over the images.
 struct GradientOperands {
   explicit GradientOperands(GradContext& c)
@@ -392,6 +391,7 @@ std::vector<Value> GradApplyGrad(GradContext& c) {
           formula("-scale * r * C * inverse")};
 }
 
+// Two images, then vectors: f32.
 std::vector<TensorType> GradientSample(const Shape& images, int64_t channels, int vectors) {
   std::vector<TensorType> types(2, F32(images));
   types.resize(2 + vectors, F32({channels}));

@@ -29,13 +29,13 @@ std::string ConcatRule(const Attrs& attrs, absl::Span<const TensorType> in) {
 
 MSLUA_OPERATOR(concat) {
   OpDef op("concat");
-  op.Class("Concat").Doc("Tensors joined along `axis`; their other dimensions are equal.");
+  op.Class("Concat").Doc(
+      "Tensors joined along `axis`; their other dimensions are equal. Stack joins along a new dimension, scalars too.");
   op.Variadic("x").AllTypes().Attr("axis", AttrKind::kAxis, int64_t{0}, "the dimension to join along");
   op.Rule(ConcatRule);
   op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
     const int64_t axis = a.Int("axis");
     TensorType y = in[0];
-    if (y.rank() == 0) return absl::InvalidArgumentError("scalars have no dimension to join along (use ops.Stack)");
     for (const TensorType& t : in.subspan(1)) {
       Shape want = in[0].shape;
       if (t.rank() == y.rank()) want[axis] = t.shape[axis];

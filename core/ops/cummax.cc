@@ -71,9 +71,6 @@ OpDef SearchOp(std::string name, const std::string& extreme) {
                       "(i32): the last one at ties, the last NaN where there is one. The gradient goes there."));
   op.Input("x").NumericTypes().Outputs({"values", "indices"});
   op.Attr("axis", AttrKind::kAxis, int64_t{-1}, "the dimension to go along");
-  op.Check([](const Attrs&, absl::Span<const TensorType> in) -> Status {
-    return in[0].rank() > 0 ? absl::OkStatus() : absl::InvalidArgumentError("x should have at least 1 dimension");
-  });
   op.Rule([](const Attrs& a, absl::Span<const TensorType> in) {
     const std::string dims = DimsAlongAxis(a, in[0]);
     return absl::StrCat(dims, "-> ", dims, ", ", dims);

@@ -82,10 +82,6 @@ void DeclareScan(OpDef& op) {
   op.Attr("axis", AttrKind::kAxis, int64_t{-1}, "the dimension to go along")
       .Attr("exclusive", AttrKind::kBool, false, "the result of the elements before each one")
       .Attr("reverse", AttrKind::kBool, false, "from the last one on");
-  op.Check([](const Attrs&, absl::Span<const TensorType> in) -> Status {
-    return in[0].rank() > 0 ? absl::OkStatus()
-                            : absl::InvalidArgumentError("operands should have at least 1 dimension");
-  });
   op.Rule([](const Attrs& a, absl::Span<const TensorType> in) {
     const std::string dims = DimsAlongAxis(a, in[0]);
     return absl::StrCat(dims, in.size() > 1 ? ", " + dims : "", "-> ", dims);

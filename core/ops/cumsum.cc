@@ -61,9 +61,6 @@ MSLUA_OPERATOR(cumsum) {
   op.Attr("axis", AttrKind::kAxis, int64_t{-1}, "the dimension to sum along")
       .Attr("exclusive", AttrKind::kBool, false, "the sum of those before it: the first is 0")
       .Attr("reverse", AttrKind::kBool, false, "from the last one on");
-  op.Check([](const Attrs&, absl::Span<const TensorType> in) -> Status {
-    return in[0].rank() > 0 ? absl::OkStatus() : absl::InvalidArgumentError("x should have at least 1 dimension");
-  });
   op.Rule([](const Attrs& a, absl::Span<const TensorType> in) {
     const std::string dims = DimsAlongAxis(a, in[0]);
     return absl::StrCat(dims, "-> ", dims);

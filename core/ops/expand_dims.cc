@@ -13,7 +13,7 @@ MSLUA_OPERATOR(expand_dims) {
     const int64_t axis = a.Int("axis"), rank = in[0].rank() + 1;
     if (axis >= -rank && axis < rank) return absl::OkStatus();
     return absl::InvalidArgumentError(
-        absl::StrCat("axis is out of range for a result of ", Counted(rank, "dimension")));
+        AxisOutOfRange("axis", axis, absl::StrCat("a result of ", Counted(rank, "dimension"))));
   });
   op.Body([](GraphBuilder& g, absl::Span<const Value> in, const Attrs& a) -> std::vector<Value> {
     Shape shape = g.TypeOf(in[0]).shape;

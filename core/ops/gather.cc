@@ -258,9 +258,6 @@ MSLUA_OPERATOR(gather) {
     const int64_t rank = in[0].rank(), axis = a.Int("axis");
     return absl::StrCat(TableDims(rank, axis, false), ", *i -> ", TableDims(rank, axis, true));
   });
-  op.Check([](const Attrs&, absl::Span<const TensorType> in) -> Status {
-    return in[0].rank() > 0 ? absl::OkStatus() : absl::InvalidArgumentError("x should have at least 1 dimension");
-  });
   op.Localize([](const LocalizeCall& c) -> StatusOr<Attrs> {
     const int64_t axis = c.attrs.Int("axis");
     return WithPart(c.attrs, c.input_begin[0][axis], c.global_inputs[0].shape[axis]);

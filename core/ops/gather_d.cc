@@ -39,7 +39,7 @@ struct Lanes {
   }
 };
 
-// OutOfRange where an index is not in [0, all); of labels, the error that a loss gives for one, with its record.
+// DataLoss where an index is not in [0, all); of labels, the error that a loss gives for one, with its record.
 Status Check(const Lanes& l, const TensorView& indices) {
   if (!l.labels) return CheckIndices(indices, l.all, "index");
   constexpr int64_t kIgnored = 0;  // no label is ignored: this one is a class
@@ -320,7 +320,6 @@ MSLUA_OPERATOR(gather_d) {
       .Attr("labels", AttrKind::kBool, false, "index has labels of records: an error names the record of a wrong one");
   op.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
     Shape want = in[0].shape;
-    if (want.empty()) return absl::InvalidArgumentError("x should have at least 1 dimension");
     if (in[1].shape.size() == want.size()) want[a.Int("axis")] = in[1].shape[a.Int("axis")];
     if (in[1].shape == want) return absl::OkStatus();
     return absl::InvalidArgumentError(

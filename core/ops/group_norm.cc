@@ -84,6 +84,7 @@ void Declare(OpDef& op, int images,
     const bool last = attrs.Str("data_format") == "NHWC";
     const auto channels = [&](const TensorType& x) { return x.shape[last ? 3 : 1]; };
     const int64_t of_group = channels(c.global_inputs[0]) / attrs.Int("groups");
+    if (of_group == 0) return attrs;
     return attrs.Set("groups", channels(c.local_inputs[0]) / of_group);
   });
 }

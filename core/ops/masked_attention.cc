@@ -22,7 +22,8 @@ StatusOr<int64_t> GroupOf(const Shape& q, const Shape& k) {
   const size_t r = q.size();
   if (r < 3) return q.size() == k.size() ? StatusOr<int64_t>(1) : absl::InvalidArgumentError("k has another rank");
   const int64_t heads = q[r - 3], kv = k[r - 3];
-  if (kv > 0 && heads % kv == 0) return heads / kv;
+  if (heads == kv) return 1;
+  if (heads > 0 && kv > 0 && heads % kv == 0) return heads / kv;
   return absl::InvalidArgumentError(
       absl::StrCat("q has ", heads, " heads and k has ", kv, ", expected a number that divides those of q"));
 }

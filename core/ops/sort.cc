@@ -241,9 +241,6 @@ MSLUA_OPERATOR(sort) {
       "order; NaN counts as the largest number.");
   op.Attr("axis", AttrKind::kAxis, int64_t{-1}, "the dimension to sort along")
       .Attr("descending", AttrKind::kBool, false, "the largest comes first");
-  op.Check([](const Attrs&, absl::Span<const TensorType> in) -> Status {
-    return in[0].rank() > 0 ? absl::OkStatus() : absl::InvalidArgumentError("x should have at least 1 dimension");
-  });
   op.Infer([](const Attrs&, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
     return std::vector<TensorType>{in[0], {DType::kI32, in[0].shape}};
   });
@@ -261,7 +258,6 @@ MSLUA_OPERATOR(sort) {
       .Attr("axis", AttrKind::kAxis, int64_t{-1}, "the dimension to search")
       .Attr("largest", AttrKind::kBool, true, "false: the smallest ones, the smallest first");
   top.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
-    if (in[0].rank() == 0) return absl::InvalidArgumentError("x should have at least 1 dimension");
     const int64_t k = a.Int("k"), n = in[0].shape[a.Int("axis")];
     if (k >= 1 && k <= n) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat("k is ", k, ", expected 1 to ", n));

@@ -39,7 +39,6 @@ MSLUA_OPERATOR(split) {
   op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
     const int64_t axis = a.Int("axis"), n = a.Int("output_num");
     TensorType part = in[0];
-    if (part.rank() == 0) return absl::InvalidArgumentError("a scalar cannot be split");
     if (n < 1 || n > kMostParts)
       return absl::InvalidArgumentError(absl::StrCat("output_num is ", n, ", expected 1 to ", kMostParts));
     if (part.shape[axis] % n != 0) {

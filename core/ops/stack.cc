@@ -1,4 +1,5 @@
 #include "absl/strings/str_cat.h"
+#include "core/base/text.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -11,7 +12,8 @@ MSLUA_OPERATOR(stack) {
   op.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
     const int64_t axis = a.Int("axis"), rank = in[0].rank() + 1;
     if (axis < -rank || axis >= rank)
-      return absl::InvalidArgumentError(absl::StrCat("axis is out of range for a result of ", rank, " dimensions"));
+      return absl::InvalidArgumentError(
+          AxisOutOfRange("axis", axis, absl::StrCat("a result of ", Counted(rank, "dimension"))));
     for (const TensorType& t : in) {
       if (t.shape != in[0].shape) return absl::InvalidArgumentError("shapes differ");
     }

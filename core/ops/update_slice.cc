@@ -130,8 +130,8 @@ MSLUA_OPERATOR(update_slice) {
   op.Class("UpdateSlice")
       .Doc(
           "x [n, ..] with `updates` in the place of as many elements along `axis`, in row i from start[i] on, which is "
-          "known when the step runs. Where x is not needed any more it is changed in place: the keys and values that "
-          "generation keeps are. A slice that does not fit is an error.");
+          "known when the step runs. Where x is not needed any more it is changed in place, as generation "
+          "does with its keys and values. A slice that does not fit is an error.");
   op.Input("x").AllTypes().Input("updates").Input("start", TypeClass::kIndex);
   op.Attr("axis", AttrKind::kAxis, int64_t{1}, "not the first");
   op.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {

@@ -323,6 +323,7 @@ TEST(FuseRows, WrongProgramsAreErrors) {
   EXPECT_THAT(error("2: i0; i1 -> 1", "x0 sum1", shape, {1}, {0}), has("reads what is not known yet"));
   EXPECT_THAT(error("2: i0; i1 -> 1", "x0 sum7", shape, {1}, {0}), has("reads what is not known yet"));
   EXPECT_THAT(error("1: i0 -> 0", "x2", shape, {1}, {}), has("reads what is not known yet"));
+  EXPECT_THAT(error("2: i0 -> 0", "x0 x9", shape, {1}, {}), has("does not use an input"));
   EXPECT_THAT(error("1: i0 -> 0", "is_column0", shape, {1}, {}), has("an integer a row"));
   EXPECT_THAT(error("1: i0 -> 0", "x0 x1", shape, {1}, {}), has("another number of inputs"));
   EXPECT_THAT(error("1: i0 -> 0", "y0", shape, {1}, {}), has("'y0' is no input"));

@@ -18,6 +18,9 @@ MSLUA_SCHEDULE(warmup_lr) {
   def.Check([](const ScheduleSettings& s) -> Status {
     if (s.inner->def != nullptr && s.inner->def->name == "warmup_lr")
       return absl::InvalidArgumentError("warmup_lr: learning_rate has a warm-up already");
+    constexpr int64_t kMostSteps = int64_t{1} << 53;
+    if (s.Int("step_per_epoch") > kMostSteps / s.Int("warmup_epoch"))
+      return absl::InvalidArgumentError("warmup_lr: warmup_epoch * step_per_epoch: expected at most 2^53 steps");
     return absl::OkStatus();
   });
   def.Highest([](const ScheduleSettings& s) { return s.inner->highest(); });

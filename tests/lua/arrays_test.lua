@@ -220,6 +220,17 @@ check.case("sums of updates along an axis that counts from the end", function()
     function() ops.scatter_sum(index, updates, { size = 3, axis = -1 }) end)
 end)
 
+check.case("an axis that there is not", function()
+  local scalar, x = ms.Tensor(1), ms.ones { 2, 3 }
+  check.fails_here("CumSum: x is a scalar, which has no axes", function() ops.cumsum(scalar) end)
+  check.fails_here("Concat: x is a scalar, which has no axes", function() ops.concat { scalar, scalar } end)
+  check.fails_here("Stack: axis 9 is out of range for a result of 1 dimension",
+    function() ops.stack({ scalar, scalar }, 9) end)
+  check.fails_here("ExpandDims: axis -4 is out of range for a result of 3 dimensions",
+    function() ops.expand_dims(x, -4) end)
+  check.fails_here("Argmax: x is empty along the axis", function() ops.argmax(ms.zeros { 2, 0 }, -1) end)
+end)
+
 check.case("einsum with '...'", function()
   local a, b = ms.rand({ 2, 1, 3, 4 }, ms.float64, "a"), ms.rand({ 5, 4, 3 }, ms.float64, "b")
   check.near(ops.einsum("...ij,...jk->...ik", a, b):totable(), ops.matmul(a, b):totable(), 1e-12)

@@ -76,6 +76,9 @@ check.case("schedules that make no sense", function()
   check.fails_here("has a warm-up already", function()
     nn.warmup_lr { learning_rate = nn.warmup_lr { learning_rate = 1, warmup_epoch = 1 }, warmup_epoch = 1 }
   end)
+  check.fails_here("warmup_epoch * step_per_epoch: expected at most 2^53 steps", function()
+    nn.warmup_lr { learning_rate = 1, warmup_epoch = 4e9, step_per_epoch = 4e9 }
+  end)
   check.fails_here("steps count from 1, got 0", function() nn.step_decay_lr(1, 0.1, 2):at(0) end)
   check.fails_here("unknown schedule 'cosine_decay'", function() core.schedule_value { kind = "cosine_decay" } end)
 end)

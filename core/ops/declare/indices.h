@@ -17,7 +17,7 @@ inline int64_t IndexAt(const TensorView& indices, int64_t i) {
   return indices.type.dtype == DType::kI64 ? indices.as<int64_t>()[i] : indices.as<int32_t>()[i];
 }
 
-// OutOfRange where one is not in [0, size): names the first one, of the operand `name`, with its place from 1.
+// DataLoss where one is not in [0, size): names the first one, of the operand `name`, with its place from 1.
 Status CheckIndices(const TensorView& indices, int64_t size, absl::string_view name);
 
 // The same of a value that a kernel on a device has found.

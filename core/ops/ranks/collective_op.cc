@@ -94,13 +94,11 @@ Value AllReduceGradient(GraphBuilder& g, const Attrs& attrs, Value dy) {
 }
 
 StatusOr<std::vector<TensorType>> GatheredType(const Attrs& attrs, TensorType x, int64_t axis) {
-  if (x.rank() == 0) return absl::InvalidArgumentError("a scalar has no dimension to join along (reshape it to {1})");
   x.shape[axis] *= GroupSize(attrs);
   return std::vector<TensorType>{std::move(x)};
 }
 
 StatusOr<std::vector<TensorType>> ScatteredType(const Attrs& attrs, TensorType x, int64_t axis) {
-  if (x.rank() == 0) return absl::InvalidArgumentError("a scalar cannot be split");
   const int64_t n = GroupSize(attrs);
   if (x.shape[axis] % n != 0) {
     return absl::InvalidArgumentError(
