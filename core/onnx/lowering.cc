@@ -211,7 +211,7 @@ void LowerImageProducts(Lowering& c, std::vector<float> left, std::vector<float>
 
 void LowerReduction(Lowering& c, const std::string& op) {
   std::vector<int64_t> axes = c.attrs().Ints("axis");
-  for (int64_t d = 0; axes.empty() && d < c.TypeIn().rank(); ++d) {
+  if (axes.empty()) {
     for (int64_t i = 0; i < c.TypeIn().rank(); ++i) axes.push_back(i);
   }
   const int64_t keep = c.attrs().Bool("keep_dims") ? 1 : 0;

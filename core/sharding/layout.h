@@ -74,10 +74,11 @@ class Layout {
   std::array<uint8_t, 16> bytes_{};
 };
 
-// Copies a box of `sizes` elements from `from_begin` of a tensor to `to_begin` of another, both dense and row-major.
+// Where a box begins in a tensor of this shape.
 struct BoxPlace {
   absl::Span<const int64_t> shape, begin;
 };
+// Copies a box of `sizes` elements from one tensor to another, both dense and row-major.
 void CopyBox(DType dtype, absl::Span<const int64_t> sizes, const BoxPlace& from, const void* from_data,
              const BoxPlace& to, void* to_data);
 
