@@ -132,6 +132,8 @@ check.case("what does not fit", function()
   check.fails("expected int32 [2]", ops.scaled_dot_product_attention, q, k, v, { key_lengths = ms.ones { 3 } })
   check.fails("expected a number that divides", ops.scaled_dot_product_attention, q, ms.ones { 2, 3, 5, 8 },
     ms.ones { 2, 3, 5, 8 })
+  check.fails("q has 0 heads and k has 2", ops.scaled_dot_product_attention, ms.ones { 2, 0, 3, 8 }, k, v,
+    { attn_mask = ms.ones { 3, 5 } })
   check.fails("unknown key 'mask'", ops.scaled_dot_product_attention, q, k, v, { mask = square })
 end)
 
