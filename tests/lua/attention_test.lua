@@ -118,6 +118,56 @@ check.case("an additive mask, with lengths", function()
   }), function(r, _, _, j) return rows[1][j] == 1 and j <= (r == 1 and 4 or 3) end)
 end)
 
+-- Gradients by q, k and v of the sum of attention, plain or causal.
+local function gradients(q_, k_, v_, causal)
+  return ms.grad(function(a, b, c)
+    local y = ops.scaled_dot_product_attention(a, b, c, { causal = causal })
+    return ops.reduce_sum(ops.cast(y, "float32"))
+  end, { 1, 2, 3 })(q_, k_, v_)
+end
+
+check.case("scores far apart: one probability is 1, the others are 0, however large the scores are", function()
+  for _, dtype in ipairs { "float32", "bfloat16" } do
+    for _, size in ipairs { { 3, 5 }, { 64, 32 }, { 100, 20 }, { 64, 64 } } do
+      local t, d = unpack(size)
+      -- The second key's scores are the highest.
+      local weight = ops.select(ops.equal(ops.iota { size = t }, 1), 1.5, 0.5)
+      local keys = ops.cast((ms.rand({ t, d }, "float32", "keys") * 0.25 + 1) * weight:reshape(t, 1), dtype)
+      local values = ms.rand({ 1, t, d }, dtype, "values")
+      for _, factor in ipairs { 1e2, 1.1e4, 4.437e7, 1e9, 1e13 } do
+        local queries = ops.cast(ms.rand({ 1, t, d }, "float32", "queries") + 1, dtype) * factor
+        local y = ops.scaled_dot_product_attention(queries, keys:reshape(1, t, d), values)
+        local wanted = ops.broadcast_to(values[{ {}, { 2, 2 } }], { 1, t, d })
+        check.near(y:totable(), wanted:totable(), dtype == "float32" and 1e-6 or 1e-2)
+        local by = gradients(queries, keys:reshape(1, t, d), values)
+        local sums = by[3]:sum(3):reshape(t):totable()
+        check.near(sums[2], t * d, 1e-3)
+        sums[2] = 0
+        check.near(sums, ms.zeros({ t }):totable(), 0)
+        check.near(by[2]:totable(), ms.zeros({ 1, t, d }):totable(), 0)
+      end
+    end
+  end
+end)
+
+check.case("a key that is NaN makes the gradients of what is attended with it NaN", function()
+  for _, dtype in ipairs { "float32", "bfloat16" } do
+    for _, size in ipairs { { 2, 4 }, { 64, 32 }, { 100, 20 } } do
+      local t, d = unpack(size)
+      local nan = ops.select(ops.equal(ops.iota { size = t }, t - 1), 0 / 0, 1):reshape(1, t, 1)
+      local queries, values = ms.randn({ 1, t, d }, dtype, "queries"), ms.randn({ 1, t, d }, dtype, "values")
+      local keys = ops.cast(ms.randn({ 1, t, d }, "float32", "keys") * nan, dtype)
+      for _, causal in ipairs { false, true } do
+        local y = ops.cast(ops.scaled_dot_product_attention(queries, keys, values, { causal = causal }), "float32")
+        local count = ops.cast(ops.isnan(y), "float32"):sum():item()
+        check.equal(count, causal and d or t * d)
+        local by_value = ops.cast(gradients(queries, keys, values, causal)[3], "float32")
+        check.equal(ops.cast(ops.isnan(by_value), "float32"):sum():item(), t * d)
+      end
+    end
+  end
+end)
+
 check.case("what does not fit", function()
   check.fails("does not broadcast to the scores", ops.scaled_dot_product_attention, q, k, v,
     { attn_mask = ops.greater(ms.ones { 4, 5 }, 0) })

@@ -125,8 +125,10 @@ void Multiply(Left a, Right b, int64_t m, int64_t n, int64_t k, int64_t columns,
   }
 }
 
-// e^x for x <= 88, to 2 units in the last place; 0 for large negative x. A loop over the coefficients stays one at -O2.
+// e^x for x <= 88, to 2 units in the last place; 0 for large negative x, NaN for NaN. A loop over the coefficients stays
+// one at -O2.
 [[gnu::always_inline]] inline __m512 Exp(__m512 x) {
+  x = _mm512_max_ps(_mm512_set1_ps(-150), x);  // NaN stays where it is the second operand
   const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT);
   __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
   r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);
@@ -190,6 +192,13 @@ void MultiplyInto(MutableRows<T> to, Left a, Right b, int64_t n, int64_t k, int6
   StoreResult(space, n, to);
 }
 
+// e^(score * scale - shift). The product is rounded, as the one that is the shift was: the exponent of the largest score
+// is exactly 0, however large it is.
+[[gnu::always_inline]] inline __m512 Weight(const float* scores, __m512 scale, __m512 shift) {
+  const __m512 product = _mm512_mul_round_ps(_mm512_loadu_ps(scores), scale, _MM_FROUND_CUR_DIRECTION);
+  return Exp(_mm512_sub_ps(product, shift));
+}
+
 // Row of scores, of which `seen` count: probabilities, zeros up to n. Gives the logarithm of the sum of exponentials.
 template <int kCount>
 float Softmax(const float* scores, int64_t seen, int64_t n, float scale, float* exponentials, BF16* to, int64_t plane) {
@@ -200,8 +209,7 @@ float Softmax(const float* scores, int64_t seen, int64_t n, float scale, float* 
   const float max = _mm512_reduce_max_ps(best) * scale;  // the scale is positive
   const __m512 shift = _mm512_set1_ps(max);
   for (int64_t i = 0; i < seen; i += kTile) {
-    const __m512 e =
-        _mm512_maskz_mov_ps(First(seen - i), Exp(_mm512_fmsub_ps(_mm512_loadu_ps(scores + i), factor, shift)));
+    const __m512 e = _mm512_maskz_mov_ps(First(seen - i), Weight(scores + i, factor, shift));
     sum = _mm512_add_ps(sum, e);
     _mm512_storeu_ps(exponentials + i, e);
   }
@@ -224,8 +232,7 @@ void ScoreGradients(const Head& h, int64_t key, int64_t query, const float* scor
     for (int64_t i = query; i < h.t; i += kTile) {
       const int64_t at = r * h.t + i;
       const __mmask16 seen = h.causal ? static_cast<__mmask16>(~First(key + r - i)) : static_cast<__mmask16>(0xffff);
-      const __m512 e = _mm512_maskz_mov_ps(
-          seen, Exp(_mm512_fmsub_ps(_mm512_loadu_ps(scores + at), factor, _mm512_loadu_ps(lse + i))));
+      const __m512 e = _mm512_maskz_mov_ps(seen, Weight(scores + at, factor, _mm512_loadu_ps(lse + i)));
       StoreParts<kCount>(e, p + at, kBlock * h.t);
       const __m512 d = _mm512_sub_ps(_mm512_loadu_ps(dp + at), _mm512_loadu_ps(delta + i));
       StoreParts<kCount>(_mm512_mul_ps(_mm512_mul_ps(e, factor), _mm512_maskz_mov_ps(seen, d)), ds + at, kBlock * h.t);

@@ -100,7 +100,12 @@ using Right = RightOperand<float>;
 // Of a register tile of 2 vectors: 32 registers with AVX-512, 16 without. No more than a vector has lanes, so that a
 // tile of queries needs no more scores than are made for each vector of queries.
 constexpr int kRows = HWY_TARGET == HWY_SCALAR ? 1 : HWY_TARGET <= HWY_AVX3 ? 8 : 4;
-constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
+
+// e^(score - shift), by 2 to a power. The difference comes first: where one score is far above the others it is exactly
+// 0 for that one, however large the scores are, which a factor in front of it would change.
+HWY_INLINE V32 Weight(V32 score, V32 shift) {
+  return Exp2(hn::Mul(hn::Sub(score, shift), hn::Set(F32(), 1.44269504f)));
+}
 
 // m [rows, columns] * factor, as f32, rows of zeros up to `padded`.
 template <class T>
@@ -256,19 +261,19 @@ HWY_INLINE void ScoreTile(const Block& b, const ForwardSpace& s, int64_t key, in
   }
 }
 
-// Scores become 2^(score - top). `work` of each query, its highest score before, becomes the factor by which what was
+// Scores become e^(score - top). `work` of each query, its highest score before, becomes the factor by which what was
 // summed before shrinks.
 void Exponentials(const Block& b, const ForwardSpace& s) {
   const F32 d;
   const int64_t lanes = hn::Lanes(d);
   for (int64_t query = 0; query < b.m; query += lanes) {
-    const V32 top = Load(s.top + query), shrink = Exp2(hn::Sub(Load(s.work + query), top));
+    const V32 top = Load(s.top + query), shrink = Weight(Load(s.work + query), top);
     V32 total = hn::Zero(d);
     const int64_t end = b.Seen(query + lanes - 1);
     HWY_UNROLL(4)
     for (int64_t key = 0; key < end; ++key) {
       float* const at = s.scores + key * kQueries + query;
-      const V32 e = Exp2(hn::Sub(Load(at), top));
+      const V32 e = Weight(Load(at), top);
       Store(e, at);
       total = hn::Add(total, e);
     }
@@ -309,8 +314,9 @@ void ForwardBlock(const Attention& a, const ForwardSpace& s, int64_t i, int64_t 
   for (int64_t query = 0; query < m; query += lanes) {
     const V32 sum = Load(s.sum + query);
     Store(hn::Div(hn::Set(F32(), 1.0f), sum), s.work + query);
-    const V32 l = hn::MulAdd(Load(s.top + query), hn::Set(F32(), kLn2), hn::Log(F32(), sum));
-    StoreN(l, lse + query, static_cast<size_t>(std::min(lanes, m - query)));
+    const V32 l = hn::Add(Load(s.top + query), hn::Log(F32(), sum));
+    // The library's logarithm of NaN is none.
+    StoreN(hn::IfThenElse(hn::IsNaN(sum), sum, l), lse + query, static_cast<size_t>(std::min(lanes, m - query)));
   }
   const int64_t stride = Floats::Padded(a.e);
   for (int64_t r = 0; r < m; ++r) StoreRows<T>(s.y + r * stride, 1, a.e, s.work[r], {y.data + r * y.stride, y.stride});
@@ -324,13 +330,13 @@ void ForwardHead(const Attention& a, Rows<T> q, Rows<T> k, Rows<T> v, MutableRow
   CopyRows(v, a.s, a.s, a.e, 1, s.v);
   for (int64_t i = 0; i < a.t; i += kQueries) {
     const int64_t m = std::min(kQueries, a.t - i), padded = RoundUp(m, 16);
-    CopyRows(Rows<T>{q.data + i * q.stride, q.stride}, m, padded, a.d, static_cast<float>(a.scale) * kLog2E, s.q);
+    CopyRows(Rows<T>{q.data + i * q.stride, q.stride}, m, padded, a.d, static_cast<float>(a.scale), s.q);
     Transpose(s.q, padded, a.d, s.qt);
     ForwardBlock<T>(a, s, i, m, {y.data + i * y.stride, y.stride}, lse + i);
   }
 }
 
-// Probabilities 2^(score - lse) of keys [key, ..) times queries; zeros where a query does not see a key.
+// Probabilities e^(score - lse) of keys [key, ..) times queries; zeros where a query does not see a key.
 template <int C>
 HWY_INLINE void ProbabilityTile(const Block& b, const BackwardSpace& s, int64_t key, int64_t query) {
   const int64_t lanes = hn::Lanes(F32()), stride = Floats::Padded(b.a.d);
@@ -342,7 +348,7 @@ HWY_INLINE void ProbabilityTile(const Block& b, const BackwardSpace& s, int64_t 
     const V32 lse = Load(s.lse + query + c * lanes);
     HWY_UNROLL(16)
     for (int r = 0; r < kRows; ++r) {
-      V32 p = Exp2(hn::Sub(sum[r][c], lse));
+      V32 p = Weight(sum[r][c], lse);
       if (masked) p = hn::IfThenElseZero(b.SeenBy(key + r, query + c * lanes), p);
       Store(p, s.probabilities + (key + r) * kQueries + query + c * lanes);
     }
@@ -423,11 +429,11 @@ struct BackwardOperands {
 template <class T>
 void PrepareQueries(const Attention& a, const BackwardOperands<T>& o, const BackwardSpace& s, int64_t i, int64_t m) {
   const int64_t padded = RoundUp(m, 16);
-  CopyRows(Rows<T>{o.q.data + i * o.q.stride, o.q.stride}, m, padded, a.d, static_cast<float>(a.scale) * kLog2E, s.q);
+  CopyRows(Rows<T>{o.q.data + i * o.q.stride, o.q.stride}, m, padded, a.d, static_cast<float>(a.scale), s.q);
   Transpose(s.q, padded, a.d, s.qt);
   CopyRows(Rows<T>{o.dy.data + i * o.dy.stride, o.dy.stride}, m, padded, a.e, 1, s.dy);
   Transpose(s.dy, padded, a.e, s.dyt);
-  CopyRows(Rows<float>{o.lse + i, 0}, 1, 1, m, kLog2E, s.lse);
+  std::copy_n(o.lse + i, m, s.lse);
   if (o.delta != nullptr)
     std::copy_n(o.delta + i, m, s.delta);
   else
@@ -448,7 +454,7 @@ void BackwardHead(const Attention& a, const BackwardOperands<T>& o, void* scratc
     for (int64_t j = 0; j < seen; j += kKeys) BackwardBlock({a, i, m, j, std::min(kKeys, seen - j)}, s);
     StoreRows<T>(s.dq, m, a.d, static_cast<float>(a.scale), {o.dq.data + i * o.dq.stride, o.dq.stride});
   }
-  StoreRows(s.dk, a.s, a.d, kLn2, o.dk);  // of queries times scale and log2 of e
+  StoreRows(s.dk, a.s, a.d, 1, o.dk);  // of queries times the scale
   StoreRows(s.dv, a.s, a.e, 1, o.dv);
 }
 

@@ -31,8 +31,8 @@ DeviceProgram AttentionOnDevice(const Attention& a, DType type, const AttentionP
   const i64 seen = causal ? i + 1 + S - T : S;
   const auto score = [&](i64 j) {
     C sum = 0;
-    for (i64 l = 0; l < D; ++l) sum += (C)Get(q[i * q_row + l]) * (C)Get(k[j * k_row + l]);
-    return sum * scale;
+    for (i64 l = 0; l < D; ++l) sum += (C)Get(q[i * q_row + l]) * scale * (C)Get(k[j * k_row + l]);
+    return sum;
   };
   C max = -(C)INFINITY;
   for (i64 j = team.lane; j < seen; j += team.lanes) max = Max<C>(max, score(j));
@@ -65,8 +65,8 @@ DeviceProgram AttentionGradOnDevice(const Attention& a, DType type, const Attent
   __shared__ C p[256], ds[256];
   const auto probability = [&](i64 i, i64 j) {
     C sum = 0;
-    for (i64 l = 0; l < D; ++l) sum += (C)Get(q[i * q_row + l]) * (C)Get(k[j * k_row + l]);
-    return Exp(sum * scale - lse[i]);
+    for (i64 l = 0; l < D; ++l) sum += (C)Get(q[i * q_row + l]) * scale * (C)Get(k[j * k_row + l]);
+    return Exp(sum - lse[i]);
   };
   const auto slope = [&](i64 i, i64 j, C probability) {
     C sum = 0;
