@@ -42,6 +42,9 @@ inline constexpr Mark<int64_t> kRng{"_rng"};
 // PlaceRandomRows (core/step/aggregation.h); kernels of random operators.
 inline constexpr Mark<std::vector<int64_t>> kBegin{"_begin"};
 inline constexpr Mark<std::vector<int64_t>> kGlobal{"_global"};
+// On a micro-batch of a column: its first dimension has rows, as that of the column has. The training step;
+// PlaceRandomRows.
+inline constexpr Mark<bool> kRowsFirst{"_rows_first"};
 // Of operators that take rows by number, of their gradients and of one_hot: the first row, or class, that this device's
 // part has; of all but one_hot also the rows of the whole. Localize; their kernels.
 inline constexpr Mark<int64_t> kFirstRow{"_begin"};

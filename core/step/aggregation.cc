@@ -137,15 +137,19 @@ void PlaceRandomRows(Graph& graph, int64_t ranks, int64_t place) {
   const Sources sources(graph);
   absl::flat_hash_set<size_t> rows, parameters;
   bool several = true;
+  const auto has_rows = [&](int32_t i) {
+    rows.insert(dimensions.ClassOf({i, 0}, 0));
+    several = several && graph.nodes[static_cast<size_t>(i)].outputs[0].shape[0] > 1;
+  };
   for (const int32_t i : graph.Inputs()) {
     const Node& n = graph.nodes[static_cast<size_t>(i)];
     const size_t rank = n.outputs[0].shape.size();
-    if (n.attrs.Str("kind") == kData && rank > 0) {
-      rows.insert(dimensions.ClassOf({i, 0}, 0));
-      several = several && n.outputs[0].shape[0] > 1;
-    }
+    if (n.attrs.Str("kind") == kData && rank > 0) has_rows(i);
     if (n.attrs.Str("kind") != kParameter) continue;
     for (size_t d = 0; d < rank; ++d) parameters.insert(dimensions.ClassOf({i, 0}, d));
+  }
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (mark::kRowsFirst.Has(graph.nodes[i].attrs)) has_rows(static_cast<int32_t>(i));
   }
   // By stream: a dropout's gradient draws the dropout's numbers again, so that its rows lie where the dropout's do. The
   // first node of a stream is the forward one.

@@ -42,6 +42,24 @@ TEST(PlaceRandomRows, RowsAreFollowedThroughTransposes) {
   }
 }
 
+// The second micro-batch of two, as the training step cuts it: every other row.
+TEST(PlaceRandomRows, AMicroBatchOfOneRowHasRows) {
+  const auto micro_batch = [](GraphBuilder& g, int64_t rows) {
+    const Value split = Reshape(g, Data(g, {2 * rows, 7, 5}), {rows, 2, 7, 5});
+    const Value part = g.Op("strided_slice", {split},
+                            {{"begin", Box{0, 1, 0, 0}}, {"end", Box{rows, 2, 7, 5}}, {"strides", Box{1, 1, 1, 1}}});
+    return g.Op("reshape", {part}, {{"shape", Box{rows, 7, 5}}, {mark::kRowsFirst.name, true}});
+  };
+  for (const int64_t rows : {3, 1}) {
+    GraphBuilder g, transposed;
+    EXPECT_EQ(PlaceOf(g, Dropout(g, micro_batch(g, rows))),
+              std::make_pair(Box({2 * rows, 0, 0}), Box({4 * rows, 7, 5})));
+    const Value steps = Transpose(transposed, micro_batch(transposed, rows), {1, 0, 2});
+    EXPECT_EQ(PlaceOf(transposed, Dropout(transposed, steps)),
+              std::make_pair(Box({0, 2 * rows, 0}), Box({7, 4 * rows, 5})));
+  }
+}
+
 TEST(PlaceRandomRows, RowsThatAreJoinedWithWhatFollowsThemStayBlocks) {
   GraphBuilder g;
   const Value joined = Reshape(g, Data(g, {3, 7, 5}), {21, 5});

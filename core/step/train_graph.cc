@@ -220,9 +220,10 @@ Value MicroBatch(GraphBuilder& g, Value column, int64_t micro, int64_t n) {
   std::vector<int64_t> begin(split.size(), 0), end(split.begin(), split.end()), strides(split.size(), 1);
   begin[1] = micro;
   end[1] = micro + 1;
-  return Reshape(
-      g, g.Op("strided_slice", {Reshape(g, column, split)}, {{"begin", begin}, {"end", end}, {"strides", strides}}),
-      rows);
+  const Value part =
+      g.Op("strided_slice", {Reshape(g, column, split)}, {{"begin", begin}, {"end", end}, {"strides", strides}});
+  return g.Op("reshape", {part},
+              {{"shape", std::vector<int64_t>(rows.begin(), rows.end())}, {mark::kRowsFirst.name, true}});
 }
 
 // What a pipeline stage reads of a parameter that another one keeps, and its gradient over micro-batches.
