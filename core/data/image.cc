@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
 #include "core/base/rng.h"
+#include "core/data/augment.h"
 #include "core/data/cast.h"
 
 namespace mslua::data {
@@ -443,6 +444,7 @@ Status ImageChain::Apply(const ImageView& source, const Draws& draws, ImageScrat
     RunPass(image, pass.scale, pass.shift, image.dtype == DType::kU8 ? LoadLine<uint8_t> : LoadLine<float>, scratch,
             target);
     if (pass.paint.def != nullptr) {
+      RoundPixels(pass.bound, between);  // each transform of an image of integers gets integers
       SampleDraws numbers = DrawsOf(*pass.paint.def, draws, &stream);
       pass.paint.def->paint(pass.paint.fields, pass.bound, &numbers, *between, &scratch->painted);
       std::swap(*between, scratch->painted);

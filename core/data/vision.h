@@ -63,7 +63,7 @@ struct VisionDef {
   std::string doc;               // help
   std::vector<FieldDef> fields;  // in the order of positional arguments
   int draws = 0;                 // random numbers that a sample takes, at most; 0: it is not random
-  bool resizes = false;          // `move` interpolates
+  bool resizes = false;          // `move` scales: in one pass over the pixels there is one such
   bool integers = false;         // for images of integers alone
   bool places = false;           // what it draws is a place in the image, and depends on the image's size
 

@@ -10,7 +10,6 @@ constexpr int kMostOps = 16;
 
 void Paint(const Fields& fields, float bound, SampleDraws* draws, const Planes& in, Planes* out) {
   *out = in;
-  RoundPixels(bound, out);
   AugmentLimits limits;
   limits.shear = 0.3, limits.rotate = 30, limits.colour = 0.9, limits.least_bits = 4;
   limits.shift_x = 150.0 / 331 * static_cast<double>(in.width);

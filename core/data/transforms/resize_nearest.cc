@@ -8,6 +8,7 @@ MSLUA_VISION(resize_nearest) {
   VisionDef def("resize_nearest", "ResizeNearest");
   def.doc = "Scales the image, to the nearest pixel.";
   def.fields = {NumbersField("size", "{height, width}, or one number for the shorter edge", {}, FieldType::kInts)};
+  def.resizes = true;
   def.check = [](const Fields& fields, int64_t) { return CheckSizeOfResize(fields); };
   def.size = SizeOfResize;
   def.move = [](const Fields& fields, SampleDraws*, const ImageTaps& taps) {

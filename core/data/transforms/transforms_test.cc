@@ -265,6 +265,28 @@ TEST(TransformsTest, ResizedCropsAsTorchvision) {
   EXPECT_TRUE(found);
 }
 
+// A column of pixels.
+Dataset Column(std::vector<float> pixels, DType dtype) {
+  const auto kept = std::make_shared<std::vector<float>>(std::move(pixels));
+  const auto height = static_cast<int64_t>(kept->size());
+  const Dataset image(NumpySlices({{"image", {DType::kF32, {1, height, 1, 1}}, {kept, kept->data()}}}));
+  return dtype == DType::kF32 ? image : image.Map({{TypeCast{dtype}}, {"image"}});
+}
+
+// The rows that the second one mixes are no neighbours in the picture.
+TEST(TransformsTest, ScalesBehindTheNearestPixels) {
+  const Vision nearest{"resize_nearest", {{"size", std::vector<int64_t>{4, 1}}}};
+  const Dataset image = Column({0, 10, 20, 30, 40, 50, 60, 70}, DType::kF32);
+  ExpectNear(Values(image.Map({{nearest, Resize{3, 1}}, {"image"}})), {40 / 3.0, 40.0, 200 / 3.0}, 1e-4);
+}
+
+// 15 and 16 scaled to 15, 15.25, 15.75 and 16.
+TEST(TransformsTest, TransformsOfBytesGetBytes) {
+  const Vision posterize{"random_posterize", {{"bits", std::vector<int64_t>{4, 4}}}};
+  const Dataset image = Column({15, 16}, DType::kU8);
+  ExpectNear(Values(image.Map({{Resize{4, 1}, posterize}, {"image"}})), {0.0, 0.0, 16.0, 16.0}, 0);
+}
+
 TEST(TransformsTest, FlipsAndErasures) {
   const std::vector<float> flipped = Values("random_vertical_flip", {{"prob", 1}});
   ASSERT_EQ(flipped.size(), static_cast<size_t>(kChannels * kHeight * kWidth));

@@ -8,7 +8,6 @@ namespace {
 
 void Paint(const Fields& fields, float bound, SampleDraws* draws, const Planes& in, Planes* out) {
   *out = in;
-  RoundPixels(bound, out);
   AugmentLimits limits;
   limits.shear = 0.99, limits.rotate = 135, limits.colour = 0.99, limits.least_bits = 2;
   limits.shift_x = limits.shift_y = 32;
