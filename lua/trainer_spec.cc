@@ -416,7 +416,7 @@ void NoteWhatCounts(DatasetHandle& dataset, const data::Pipeline& pipeline) {
                       " times in sums and in confusion_matrix, unless the iterator looks at "
                       "ms.communication.get_rank(); function(i) with length is shared among the ranks"));
   }
-  if (pipeline.left_out() > 0) {
+  if (pipeline.batched() && pipeline.left_out() > 0) {
     note(absl::StrCat("samples that fill no batch",
                       dataset.Divided() ? absl::StrCat(" of all ", dataset.feeds, " ranks") : "",
                       " are left out: ", pipeline.left_out(), " of ", size, "; with drop_remainder = false all count"));

@@ -185,8 +185,10 @@ StatusOr<Order> Order::Make(int64_t size, Sharding sharding, const std::vector<O
     return absl::InvalidArgumentError(
         absl::StrCat(size, " samples are more than an epoch may have (", kMaxSamples, ")"));
   }
-  // The tail of a feed may be empty, an epoch may not.
+  // The tail of a feed may be empty, an epoch may not. Samples without a batch have no place for a mark of their own
+  // that says that they are empty: each feed has as many.
   order.groups_ = order.batch_ != nullptr ? groups : n / feeds;
+  if (order.batch_ == nullptr) order.left_out_ = n % feeds;
   if (order.groups_ < 1) {
     return absl::InvalidArgumentError(absl::StrCat("the dataset gives nothing: ", size,
                                                    " samples in the source, none left after its operations",

@@ -186,7 +186,7 @@ local function train(recipe)
   say_what_is_measured(recipe)
   if flags.overfit then dataset = dataset:take(flags.overfit) end
   if flags.fast_dev_run and eval_dataset then eval_dataset = eval_dataset:take(flags.fast_dev_run) end
-  local size = dataset:get_dataset_size()
+  local size = dataset:steps()
   local epochs, most = recipe:length(size)
   local model = model_of(recipe, size)
   start_from(recipe, model.network)
@@ -763,7 +763,7 @@ end
 -- The training step of a recipe, and what core.trainer needs beside it; of `columns`, when they are given, the graph.
 local function train_spec(recipe, columns)
   local dataset = not columns and recipe:make_dataset "dataset" or nil
-  local size = dataset and dataset:get_dataset_size() or STEPS_WITHOUT_DATA
+  local size = dataset and dataset:steps() or STEPS_WITHOUT_DATA
   local a = step_options(recipe)
   a.train_dataset, a.columns, a.epoch, a.dataset_sink_mode = dataset, columns, recipe:length(size), false
   return model_of(recipe, size):train_spec(a)
@@ -793,7 +793,7 @@ function M.lr_find()
   local recipe, steps = M.load(), core.options.steps
   if recipe.steps then errors.fail_at({ "steps" }, "lr-find: each of several steps has a learning rate of its own") end
   local dataset = recipe:make_dataset("dataset"):whole_batches "train"
-  local size = dataset:get_dataset_size()
+  local size = dataset:steps()
   local a = step_options(recipe)
   a.train_dataset, a.epoch, a.dataset_sink_mode = dataset, math.ceil(steps / size), false
   return require("mslua.lr_find").run(model_of(recipe, size):train_spec(a), steps)
@@ -839,7 +839,7 @@ function M.scope()
     dataset = function() return recipe:make_dataset "dataset" end,
     eval_dataset = function() return recipe:make_dataset "eval_dataset" end,
     loss = function() return recipe.loss end,
-    model = function(scope) return model_of(recipe, scope.dataset:get_dataset_size()) end,
+    model = function(scope) return model_of(recipe, scope.dataset:steps()) end,
     m = function(scope) return require("mslua.by_hand")(scope.model, scope.dataset) end,
   }
   local scope = setmetatable({}, {

@@ -473,13 +473,19 @@ function Dataset:open()
   return self.opened
 end
 
---- Batches in an epoch; samples when there is no batch.
+--- Batches in an epoch; samples when there is no batch, those of all ranks.
 ---@return integer
 function Dataset:get_dataset_size(...)
   check_self(self, "get_dataset_size()")
   arity.take("get_dataset_size", 0, ...)
-  return self:open():size()
+  local opened = self:open()
+  return not opened:batch_size() and opened:length() or opened:size()
 end
+
+--- Steps that an epoch has.
+---@return integer
+---@package
+function Dataset:steps() return self:open():size() end
 
 --- Samples in a batch, of bucket_batch_by_length in the largest; 1 when there is no batch.
 ---@return integer
