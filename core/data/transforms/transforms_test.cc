@@ -282,7 +282,7 @@ TEST(TransformsTest, ScalesBehindTheNearestPixels) {
 
 // 15 and 16 scaled to 15, 15.25, 15.75 and 16.
 TEST(TransformsTest, TransformsOfBytesGetBytes) {
-  const Vision posterize{"random_posterize", {{"bits", std::vector<int64_t>{4, 4}}}};
+  const Vision posterize{"random_posterize", {{"bits", Numbers{4, 4}}}};
   const Dataset image = Column({15, 16}, DType::kU8);
   ExpectNear(Values(image.Map({{Resize{4, 1}, posterize}, {"image"}})), {0.0, 0.0, 16.0, 16.0}, 0);
 }
