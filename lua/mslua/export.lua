@@ -49,16 +49,13 @@ function write(v)
   return "{" .. table.concat(words, ", ") .. "}"
 end
 
--- What the evaluation's data does to each column before the network gets it, in order. Random transforms, which
--- training's data has, are left out.
+-- What the evaluation's data does to each column before the network gets it, in order; of training's data, what
+-- predict does in its place.
 local function preprocessing(base)
   local steps = {}
   for _, op in ipairs(base and derive.flattened(base.spec).ops or {}) do
     if op.kind == "map" then
-      local kept = {}
-      for _, t in ipairs(op.transforms) do
-        if not derive.is_random(t) then kept[#kept + 1] = t end
-      end
+      local kept = derive.without_random(op.transforms)
       if #kept > 0 then steps[#steps + 1] = { columns = op.columns or {}, transforms = kept } end
     elseif op.kind == "call" then
       steps[#steps + 1] = { columns = op.inputs or {}, transforms = { { kind = "function of the recipe" } } }

@@ -21,21 +21,14 @@ local function changed(source, changes)
   return made
 end
 
--- The transforms of training's data without those that draw random numbers; `left_out` gets their kinds. A random crop
--- becomes that of the center.
+-- The transforms of training's data without those that draw random numbers; `left_out` gets their kinds.
 local function without_random(transforms, left_out)
-  local kept = {}
-  for _, t in ipairs(transforms) do
-    if t.kind == "random_crop" then
-      kept[#kept + 1] = { kind = "center_crop", height = t.height, width = t.width }
-    elseif t.kind == "random_resized_crop" then
-      errors.fail_at({ "dataset" }, "predict: the recipe has no eval_dataset, and the data of its training crops at "
-        .. "random sizes: give it an eval_dataset, which says what is done to a file")
-    elseif not derive.is_random(t) then
-      kept[#kept + 1] = t
-    end
-    if derive.is_random(t) then left_out[t.kind] = true end
+  local kept, found = derive.without_random(transforms)
+  if found.random_resized_crop then
+    errors.fail_at({ "dataset" }, "predict: the recipe has no eval_dataset, and the data of its training crops at "
+      .. "random sizes: give it an eval_dataset, which says what is done to a file")
   end
+  for kind in pairs(found) do left_out[kind] = true end
   return kept
 end
 
@@ -255,7 +248,7 @@ local function part(source, ops, batch, has_label, made_at, temporary)
   local made = opened(source, ops, made_at)
   local columns = made:schema()
   return {
-    dataset = made, size = size, columns = columns, inputs = #columns - (has_label and 1 or 0),
+    dataset = made, size = size, columns = columns, inputs = math.max(1, #columns - (has_label and 1 or 0)),
     name = function(i)
       local place = files:place(i)
       return temporary[place] or place:gsub("^(.*)(:%d+)$", function(path, line)
@@ -273,7 +266,11 @@ end
 ---@param temporary table<string, string> files that are made, with the user's names: the caller removes them at the end
 ---@return {dataset: table, size: integer, columns: table[], inputs: integer, name: fun(i: integer): string}[] parts
 function M.open(base, drawn, tokenizer, paths, temporary)
-  local spec, made_at = derive.flattened(base.spec), rawget(base, "made_at")
+  local made_at, spec, beside = rawget(base, "made_at"), derive.flattened(base.spec)
+  local absent = {}  -- columns that no file gives
+  for _, other in ipairs(beside) do
+    for _, column in ipairs(core.dataset(derive.resolve(other)):schema()) do absent[column.name] = true end
+  end
   local files = {}
   for i, path in ipairs(paths) do
     files[i] = path
@@ -292,7 +289,7 @@ function M.open(base, drawn, tokenizer, paths, temporary)
     local parts = {}
     for i, file in ipairs(files) do
       local source = text(spec, tokenizer, file, temporary)
-      local ops, batch = operations(spec, {}, drawn)
+      local ops, batch = operations(spec, absent, drawn)
       parts[i] = part(source, ops, batch, true, made_at, temporary)
       parts[i].name = function() return paths[i] end
     end
@@ -300,20 +297,21 @@ function M.open(base, drawn, tokenizer, paths, temporary)
   end
   if kind == "csv" or kind == "jsonl" then
     local source, without = records(spec, files)
-    local ops, batch = operations(spec, without and { [without] = true } or {}, drawn)
+    if without then absent[without] = true end
+    local ops, batch = operations(spec, absent, drawn)
     return { part(source, ops, batch, spec.source.label ~= nil and not without, made_at, temporary) }
   end
   local columns = columns_of(spec.source)
-  if kind ~= "generator" and kind ~= "numpy_slices" and kind ~= "zip" then
+  if kind ~= "generator" and kind ~= "numpy_slices" then
     local image = columns[1]
     if image.dtype == "uint8" and #image.shape == 3 then
-      local ops, batch = operations(spec, {}, drawn)
+      local ops, batch = operations(spec, absent, drawn)
       return { part(pictures(ops, columns, files), ops, batch, true, made_at, temporary) }
     end
   end
-  local missing, whole = {}, base:open():schema()
-  for i = 2, #columns do missing[columns[i].name] = true end
-  local ops, batch = operations(spec, missing, drawn)
+  local whole = base:open():schema()
+  for i = 2, #columns do absent[columns[i].name] = true end
+  local ops, batch = operations(spec, absent, drawn)
   if not batch and #ops > 0 then
     errors.fail_at({ "dataset" }, "predict: %s gives batches, and what %s does to them cannot be done to a row: give "
       .. "samples, and call batch", base.class_name, ops[1].kind == "call" and "map" or ops[1].kind)

@@ -259,10 +259,12 @@ def numbers():
 SHAPED = """
 local ms = require "mslua"
 local nn, ops = ms.nn, ms.ops
-local p = ms.params { shape = { 2, 3 }, gives = "largest", loss = "mse", labels = {}, augmented = false }
+local p = ms.params { shape = { 2, 3 }, gives = "largest", loss = "mse", labels = {}, augmented = false, zipped = false }
 local function rows()
   local n, shape = 8, { 8, unpack(p.shape) }
-  local made = ms.dataset.NumpySlicesDataset({ ms.zeros(shape), ms.zeros { n, 1 } }, { "x", "y" })
+  local read = ms.dataset.NumpySlicesDataset
+  local made = read({ ms.zeros(shape), ms.zeros { n, 1 } }, { "x", "y" })
+  if p.zipped then made = read({ ms.zeros(shape) }, { "x" }):zip(read({ ms.zeros { n, 1 } }, { "y" })) end
   return made:map { operations = function(x) return x * 0.01 end, input_columns = "x" }
     :map { operations = function(y) return y + 1 end, input_columns = "y" }:rename("x", "data"):batch(4)
 end
@@ -308,6 +310,7 @@ def shaped():
     assert [one["file"] for one in found] == ["-:1", "-:2"], found
     for one, wanted in zip(found, ([0.03, 0.3], [-0.01, -0.04])):
         assert all(abs(a - b) < 1e-6 for a, b in zip(one["output"], wanted)), found
+    assert found == lines(*words, "-", "zipped=true", stdin="1,2,3,10,20,30\n-1,-2,-3,-6,-5,-4\n")
     row = ["-", "shape={3}"]
     fails("a prediction has a row for each sample of a batch, of 1 here", "predict", *words, *row, "gives=sum",
           stdin="1,2,3\n")
@@ -345,6 +348,10 @@ def shaped():
     done = mslua("predict", *words, "grey.png", "grey.png", "augmented=true", "gives=picture", "--json")
     found = [json.loads(line)["output"] for line in done.stdout.splitlines()]
     rows = [sum(picture[column::28]) / 28 / 255 for column in range(28)]
+    mslua("export", "shaped.lua", "picture.onnx", "augmented=true", "gives=picture", "--ckpt", "shaped/ckpt")
+    with open("picture.onnx", "rb") as model:
+        steps = model.read()
+    assert b'"kind": "center_crop"' in steps and b'"kind": "random' not in steps, steps[-800:]
     for output in found:
         assert len(output) == 28 and all(abs(a - b) < 1e-5 for a, b in zip(output, rows)), (found, rows)
     assert "are left out: random_crop, random_horizontal_flip" in done.stderr, done

@@ -292,16 +292,40 @@ local function of_parts(source)
   return { kind = source.kind, parts = parts, folder = source.folder }
 end
 
---- The description whose samples a cached dataset, and the first of datasets behind each other, has: one of the source
---- with all operations.
+local flattens = { cache = true, concat = true, zip = true }
+
+--- The description whose samples a cached dataset, and the first of datasets behind or beside each other, has: one of
+--- the source with all operations.
 ---@param spec table
----@return table
+---@return table spec
+---@return table[] beside the descriptions of the datasets that give it further columns
 function M.flattened(spec)
-  if spec.source.kind ~= "cache" and spec.source.kind ~= "concat" then return spec end
-  local inner, ops = M.flattened(spec.source.parts[1]), {}
+  if not flattens[spec.source.kind] then return spec, {} end
+  local inner, beside = M.flattened(spec.source.parts[1])
+  local ops = {}
   for _, op in ipairs(inner.ops) do ops[#ops + 1] = op end
   for _, op in ipairs(spec.ops) do ops[#ops + 1] = op end
-  return { source = inner.source, ops = ops, num_parallel_workers = spec.num_parallel_workers }
+  if spec.source.kind == "zip" then
+    for i = 2, #spec.source.parts do beside[#beside + 1] = spec.source.parts[i] end
+  end
+  return { source = inner.source, ops = ops, num_parallel_workers = spec.num_parallel_workers }, beside
+end
+
+--- The transforms of training's data without those that draw random numbers. A random crop becomes that of the center.
+---@param transforms table[]
+---@return table[] kept
+---@return table<string, boolean> left_out kinds of those that are not
+function M.without_random(transforms)
+  local kept, left_out = {}, {}
+  for _, t in ipairs(transforms) do
+    if t.kind == "random_crop" then
+      kept[#kept + 1] = { kind = "center_crop", height = t.height, width = t.width }
+    elseif not M.is_random(t) then
+      kept[#kept + 1] = t
+    end
+    if M.is_random(t) then left_out[t.kind] = true end
+  end
+  return kept, left_out
 end
 
 --- The description as core.dataset takes it. What is found is kept beside the operation, for longer datasets.
