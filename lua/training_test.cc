@@ -177,6 +177,23 @@ TEST_F(TrainingTest, AmpKeepsParametersInF32) {
             "float32 true true");
 }
 
+// Transposed convolutions and sums of products multiply in bf16, a sum of one operand stays one of f32.
+TEST_F(TrainingTest, AmpNarrowsWhatMultiplies) {
+  EXPECT_EQ(Eval(R"(
+    local function narrow(forward)
+      local text = make({kind = 'sgd'}, {amp = 'bfloat16', forward = forward}):text()
+      return text:find('bf16') ~= nil
+    end
+    local function transposed(x)
+      local image, weight = f.reshape(x, {x.shape[1], 1, 1, 1}), f.reshape(w, {1, 1, 1, 1})
+      return f.conv2d_grad_input(image, weight, {input_size = {1, 1}}):mean() + b:sum()
+    end
+    return narrow(transposed),
+      narrow(function(x) return f.einsum({x, w}, {equation = 'ij,jk->ik'}):mean() + b:sum() end),
+      narrow(function() return f.einsum({w * 2}, {equation = 'ij->'}) + b:sum() end))"),
+            "true true false");
+}
+
 TEST_F(TrainingTest, HooksSeeTheStepsAndStop) {
   EXPECT_EQ(Eval(R"(
     local log = {}

@@ -47,7 +47,7 @@ struct AttrDef {
 // Which operands an operator takes under mixed precision (core/step/mixed_precision.h).
 enum class Precision : uint8_t {
   kAsGiven,     // what comes; f32 where operands differ
-  kNarrow,      // 16 bits: its time is multiplication. Its result has 16 bits too
+  kNarrow,      // 16 bits: its time is multiplication of two operands or more. Its result has 16 bits too
   kNarrowBF16,  // the same in bf16; else what comes
   kWide,        // f32: it loses too much in 16 bits
 };

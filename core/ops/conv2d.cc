@@ -278,6 +278,7 @@ OpDef ConvolutionGradInput() {
   op.Input("dy").Input("w");
   DeclareConvolution(op);
   op.Required("input_size", AttrKind::kInts, "(height, width) of the result").Outputs({"dx"});
+  op.Computes(Precision::kNarrow);  // a transposed convolution
   op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
     ASSIGN_OR_RETURN(const Convolution c, OfGradInput(a, in[0], in[1]));
     return std::vector<TensorType>{{in[0].dtype, c.x.shape()}};

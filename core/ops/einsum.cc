@@ -186,6 +186,7 @@ Term Product(GraphBuilder& g, const Term& a, const Term& b, const std::string& n
 // A composite of transposes, sums and products of matrices, from left to right.
 MSLUA_OPERATOR(einsum) {
   OpDef op("einsum");
+  op.Computes(Precision::kNarrow);
   op.Class("Einsum").Doc(
       "Products and sums by a formula over the letters of dimensions: \"ij,jk->ik\" is a product of matrices. Letters "
       "that the result lacks are summed over; without -> it has those that stand once. '...' stands for dimensions "

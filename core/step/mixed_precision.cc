@@ -18,7 +18,9 @@ absl::optional<DType> MixTypes(Trace& trace, const OpDef& op, const std::vector<
     }
     return any;
   };
-  if (op.precision == Precision::kNarrow || (op.precision == Precision::kNarrowBF16 && narrow == DType::kBF16)) {
+  // Of one operand there is no product.
+  const bool multiplies = op.precision == Precision::kNarrow && values->size() > 1;
+  if (multiplies || (op.precision == Precision::kNarrowBF16 && narrow == DType::kBF16)) {
     // Only bf16 has kernels beyond products.
     const bool any = cast_all(narrow);
     return any && narrow != DType::kBF16 ? absl::make_optional(DType::kF32) : absl::nullopt;
