@@ -69,6 +69,12 @@ StatusOr<int> KeepDenormals(lua_State* L, Session&) {
   return 0;
 }
 
+// core.forget_programs()
+StatusOr<int> ForgetPrograms(lua_State*, Session& session) {
+  session.eager_programs.clear();
+  return 0;
+}
+
 // core.print_options(): the settings that hold, by name
 StatusOr<int> PrintSettings(lua_State* L, Session&) {
   const PrintOptions options = GetPrintOptions();
@@ -302,6 +308,7 @@ int OpenCoreModule(lua_State* L) {
   SetFunctions(L, {{"kind", Entry<Kind>},
                    {"set_seed", Entry<SetSeed, 2>},
                    {"set_denormals", Entry<KeepDenormals>},
+                   {"forget_programs", Entry<ForgetPrograms>},
                    {"seed", Entry<GetSeed>},
                    {"print_options", Entry<PrintSettings>},
                    {"set_print_options", Entry<SetPrintSettings, 5>},

@@ -196,8 +196,8 @@ StatusOr<int> CallOperator(lua_State* L, Session& session, const OpDef& op, int 
   std::vector<int> operands;
   int at = first;
   // An equation may stand before its tensors, as in other libraries.
-  const bool leads = at < last && last == lua_gettop(L) && lua_type(L, at) == LUA_TSTRING && op.inputs[0].variadic &&
-                     !op.attrs.empty() && op.attrs[0].kind == AttrKind::kString;
+  const bool leads = at < last && last == lua_gettop(L) && lua_type(L, at) == LUA_TSTRING && !op.inputs.empty() &&
+                     op.inputs[0].variadic && !op.attrs.empty() && op.attrs[0].kind == AttrKind::kString;
   if (leads) {
     lua_pushvalue(L, at);
     lua_remove(L, at);

@@ -79,6 +79,7 @@ function M.set_context(...)
   core.options.device_check = settings.get(group, "device_check")
   local gpu = settings.get(group, "gpu_config") or {}
   core.options.conv_allow_tf32, core.options.matmul_allow_tf32 = gpu.conv_allow_tf32, gpu.matmul_allow_tf32
+  core.forget_programs()
   local denormals = settings.get(group, "denormals")
   if denormals ~= (core.options.denormals or false) then core.set_denormals(denormals) end
   core.options.denormals = denormals

@@ -609,6 +609,8 @@ function core.set_seed(seed, of_user) end
 ---Whether denormals are numbers, or zero as operands and results, in the threads that compute.
 ---@param keep boolean
 function core.set_denormals(keep) end
+---Operators that are called one by one are compiled again when they are called next, as core.options say then.
+function core.forget_programs() end
 ---@return integer
 function core.seed() end
 ---How tensors are written.

@@ -117,6 +117,16 @@ check.case("names that the tables of choices do not have", function()
   end)
 end)
 
+check.case("operators that are called one by one follow the context at once", function()
+  local a, b = ms.rand({ 64, 64 }, "float32", "a"), ms.rand({ 64, 64 }, "float32", "b")
+  local fast = ms.ops.matmul(a, b)
+  ms.set_context { reference_kernels = true }
+  local plain = ms.ops.matmul(a, b)
+  ms.set_context { reference_kernels = false }
+  check.equal(ms.ops.all(ms.ops.equal(ms.ops.matmul(a, b), fast)):item(), true)
+  check.equal(ms.ops.all(ms.ops.equal(plain, fast)):item(), false)
+end)
+
 check.case("set_context", function()
   ms.set_context { mode = ms.GRAPH_MODE, device_target = "CPU", device_id = 1, save_graphs = 2, save_graphs_path = "g" }
   check.equal(ms.get_context "save_graphs", 2)

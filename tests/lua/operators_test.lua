@@ -15,6 +15,10 @@ check.case("a cast to bool gives truth values in compiled functions", function()
   check.equal(gradient:totable(), { 0, 1, 1, 1 })
 end)
 
+check.case("an operator without operands takes no string and table in their places", function()
+  check.fails_here("attribute 'size': expected an integer", function() ops.iota("float32", { 2 }) end)
+end)
+
 check.case("reductions of many elements in 16 bits", function()
   local gradient = ms.grad(function(v) return ops.reduce_max(v) end)(ms.zeros({ 70000 }, ms.float16))
   check.near(gradient[1], 1 / 70000, 1e-7)
