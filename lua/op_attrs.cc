@@ -155,7 +155,16 @@ Status ReadAttrs(lua_State* L, const OpDef& op, int first, int last, Attrs* attr
   size_t next = 0;
   for (int i = first; i <= last; ++i) {
     const AttrDef* def = next < op.attrs.size() ? &op.attrs[next++] : nullptr;
-    if (i == last && IsNamedTable(L, i, def)) return ReadNamedAttrs(L, i, op, attrs);
+    if (i == last && IsNamedTable(L, i, def)) {
+      for (int k = first; k < i; ++k) {
+        const std::string& name = op.attrs[static_cast<size_t>(k - first)].name;
+        const StackGuard guard(L);
+        lua_getfield(L, i, name.c_str());
+        if (!lua_isnil(L, -1) && !lua_isnil(L, k))
+          return OpError(op, absl::StrCat("attribute '", name, "' is given twice, by its place and by its name"));
+      }
+      return ReadNamedAttrs(L, i, op, attrs);
+    }
     if (def == nullptr) {
       return OpError(op, absl::StrCat("takes ", Counted(static_cast<int64_t>(UserInputs(op)), "tensor"), " and ",
                                       Counted(static_cast<int64_t>(op.attrs.size()), "attribute"),

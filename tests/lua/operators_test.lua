@@ -17,6 +17,7 @@ end)
 
 check.case("an operator without operands takes no string and table in their places", function()
   check.fails_here("attribute 'size': expected an integer", function() ops.iota("float32", { 2 }) end)
+  check.fails_here("attribute 'size' is given twice", function() ops.iota(3, { size = 2 }) end)
 end)
 
 check.case("reductions of many elements in 16 bits", function()
