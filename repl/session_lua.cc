@@ -86,8 +86,11 @@ class Helper {
       output_.clear();
       const Status done = sandbox.ok() ? Evaluate(message.fields["line"]) : sandbox;
       if (!done.ok()) absl::StrAppend(&output_, output_.empty() ? "" : "\n", done.message());
-      Send({ControlMessage::Type::kReply,
-            {{"text", output_.substr(0, kMostOutput)}, {"end", done.ok() ? "ok" : "error"}}});
+      if (output_.size() > kMostOutput) {
+        output_.resize(kMostOutput);
+        output_ += "\n... (cut: more output than 48 KiB)";
+      }
+      Send({ControlMessage::Type::kReply, {{"text", output_}, {"end", done.ok() ? "ok" : "error"}}});
       lua_gc(session_.lua(), LUA_GCCOLLECT, 0);
     }
   }

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "core/base/atomic_file.h"
 #include "core/base/printable.h"
 #include "verbs/define.h"
@@ -21,6 +23,8 @@ Status WriteReport(const cli::CommandLine& command) {
     return absl::InvalidArgumentError("report: expected a file to write: mslua report RUN ... -o FILE.html");
   ASSIGN_OR_RETURN(const std::vector<RunRecord> records, ReadRunRecords(command.positional));
   const std::string file = command.String("o");
+  if (!absl::EndsWith(file, ".html") && !absl::EndsWith(file, ".htm"))
+    return absl::InvalidArgumentError(absl::StrCat("report: expected a file that ends in .html, got '", file, "'"));
   RETURN_IF_ERROR(WriteFileAtomically(file, RunPage(records)));
   std::fprintf(stderr, "mslua: wrote %s\n", Printable(file).c_str());
   return absl::OkStatus();
@@ -36,11 +40,11 @@ namespace mslua::cli {
 MSLUA_VERB(report) {
   VerbDef verb;
   verb.name = "report";
-  verb.usage = "RUN ... -o FILE";
+  verb.usage = "RUN ... -o FILE.html";
   verb.doc = "an HTML page about runs, without a network: curves, settings, differences";
   verb.min_positional = 1;
   verb.max_positional = kUnlimited;
-  verb.flags = {Text(FLAGS_report_file, "FILE").As("o")};
+  verb.flags = {Text(FLAGS_report_file, "FILE.html").As("o")};
   verb.examples = {"mslua report last -o report.html", "mslua report runs/b runs/c -o compare.html",
                    "mslua report runs/a -o a.html"};
   verb.place = 405;

@@ -86,8 +86,8 @@ StatusOr<DType> ElementType(absl::string_view text) {
   }
   return absl::DataLossError(
       absl::StrCat("its element type is ", text.substr(0, std::min<size_t>(text.find(','), 20)),
-                   ", expected little-endian float16, float32, float64, int32, int64, uint8 or bool; convert it with "
-                   ".astype(\"<f4\")"));
+                   ", expected little-endian float16, float32, float64, int32, int64, uint8 or bool; convert numbers "
+                   "with .astype(\"<f4\"), ids and counts with .astype(\"<i8\")"));
 }
 
 // "(3, 4)", "(3,)", "()".

@@ -1,6 +1,7 @@
 #include "core/data/pipeline.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -364,7 +365,9 @@ StatusOr<TensorType> Pipeline::Padded(const std::string& name, const TensorType&
   }
   alignas(8) char stored[8];
   StoreDouble(type.dtype, stored, 0, padding.value);
-  if (!IsFloat(type.dtype) && LoadAsDouble(type.dtype, stored, 0) != padding.value)
+  const double held = LoadAsDouble(type.dtype, stored, 0);
+  const bool fits = IsFloat(type.dtype) ? std::isfinite(held) || !std::isfinite(padding.value) : held == padding.value;
+  if (!fits)
     return wrong(absl::StrCat(": expected a pad value of that type, got ", padding.value));
   return TensorType{type.dtype, Shape(padding.shape.begin(), padding.shape.end())};
 }

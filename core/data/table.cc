@@ -71,6 +71,12 @@ struct TableColumn {
   std::vector<size_t> parts;                         // of a cross: the columns of the files that it joins
 };
 
+// Whether a field has no value: blanks are none of a number.
+bool IsEmpty(const TableColumn& column, absl::string_view text) {
+  const bool number = column.type.kind == Kind::kFloat || column.type.kind == Kind::kInt;
+  return text.empty() || (number && text.find_first_not_of(' ') == absl::string_view::npos);
+}
+
 // A number of few digits, "-12.5", which one division rounds as it should; false: not of this kind.
 bool ParseShort(absl::string_view text, float* value) {
   static constexpr float kPowers[] = {1, 1e1f, 1e2f, 1e3f, 1e4f, 1e5f, 1e6f, 1e7f};
@@ -381,7 +387,7 @@ class TableReader : public Reader {
     for (size_t k = 0; k < fields.size(); ++k) {
       TableColumn& column = described_[fields_[k]];
       absl::string_view text = fields[k];
-      if (text.empty() && column.missing.has_value()) text = *column.missing;
+      if (column.missing.has_value() && IsEmpty(column, text)) text = *column.missing;
       if (column.crossed) texts_[fields_[k]] = text;
       if (column.place >= 0) RETURN_IF_ERROR(AddCell(path, file, text, mode, row, &column));
     }

@@ -14,6 +14,7 @@ StatusOr<Convolution> ResolveConvolution(const Attrs& attrs, const TensorType& x
   Convolution c;
   c.x = Image::Of(x, last);
   c.group = attrs.Int("group");
+  if (c.x.c == 0) return absl::InvalidArgumentError("the images have no channels");
   if (c.group < 1 || c.x.c % c.group != 0 || w.shape[0] % c.group != 0) {
     return absl::InvalidArgumentError(absl::StrCat("group is ", c.group, ", expected a divisor of ", c.x.c,
                                                    " input and ", w.shape[0], " output channels"));

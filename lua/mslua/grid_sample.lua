@@ -55,7 +55,8 @@ return function(ops)
     align_corners,
   })
 
-  --- The values of images at the places of a grid: [n, channels, out_height, out_width]. There are gradients by both;
+  --- The values of images at the places of a grid: [n, channels, out_height, out_width]; NaN at one that is NaN. There
+  --- are gradients by both;
   --- mode "nearest" has none by the grid. (input, grid, mode = "bilinear", padding_mode = "zeros",
   --- align_corners = false)
   function ops.grid_sample(...)
@@ -100,9 +101,9 @@ return function(ops)
       weights[i] = weights[i] and weights[i] * counts or counts
       local index = ops.cast(ops.clip(row, 0, height - 1), "int32") * width
         + ops.cast(ops.clip(column, 0, width - 1), "int32")
-      -- NaN is no place: an error of gather_d.
-      indices[i] = ops.reshape(ops.select(is_place, index, -1), { n, 1, places })
-      weights[i] = ops.reshape(ops.cast(weights[i], a.input.dtype), { n, 1, 1, places })
+      -- What is at a place that is NaN is NaN.
+      indices[i] = ops.reshape(ops.select(is_place, index, 0), { n, 1, places })
+      weights[i] = ops.reshape(ops.cast(ops.select(is_place, weights[i], 0 / 0), a.input.dtype), { n, 1, 1, places })
     end
     local corners = #indices
     local function all(parts, axis) return corners == 1 and parts[1] or ops.concat(parts, axis) end

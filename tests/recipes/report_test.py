@@ -161,6 +161,9 @@ def main():
     check(runs[1]["events"] == [{"what": ".set lr=<b>"}] and runs[1]["state"] == "no end", runs[1])
     check(len(runs[1]["curves"]["loss"][0]) == 30 and runs[1]["time"][1][0] == 0, runs[1])
     check(mslua("report", "runs/a").returncode == 2, "the file is not left out")
+    other = mslua("report", "runs/a", "-o", "page.lua")
+    check(other.returncode == 2 and "expected a file that ends in .html, got 'page.lua'" in other.stderr and
+          not os.path.exists("page.lua"), other)
     make_run("runs/c", 3, 0.1)
     with open("runs/c/metrics.jsonl", "a", encoding="utf-8") as file:
         file.write("\n")

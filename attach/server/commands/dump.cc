@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "attach/server/answer_json.h"
 #include "attach/server/commands/define.h"
@@ -56,11 +57,16 @@ std::string WhoseJson(const Shown& shown) {
   return text;
 }
 
-// The file of a dump: a relative path is in the run folder. Each rank that is asked writes its own.
+// The file of a dump: a relative path is in the folder of dumps, and stays there. Each rank that is asked writes its own.
 StatusOr<std::string> FileOf(const TrainingView& view, const std::string& given) {
   constexpr char kEnding[] = ".safetensors";
   if (!absl::EndsWith(given, kEnding))
     return absl::InvalidArgumentError(absl::StrCat(".dump: expected FILE.safetensors, got '", given, "'"));
+  for (const absl::string_view part : absl::StrSplit(given, '/')) {
+    if (part == "..")
+      return absl::InvalidArgumentError(
+          absl::StrCat(".dump: expected a file in dumps/ of the run folder, or a path from /, got '", given, "'"));
+  }
   std::string path = given;
   if (view.rank > 0) path = absl::StrCat(absl::StripSuffix(path, kEnding), ".rank_", view.rank, kEnding);
   if (path[0] == '/' || view.folder.empty()) return path;

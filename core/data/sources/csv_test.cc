@@ -91,6 +91,10 @@ TEST(CsvTest, FilesWithoutHeaderAndMissingValues) {
   EXPECT_THAT(Row(reader, 0), ElementsAre(1, -1, 2));
   EXPECT_THAT(Row(reader, 2), ElementsAre(3, 5, 0));  // no value is a category like others
   EXPECT_EQ((*reader)->Where(2), path + "/b.csv:1");
+  Put(path + "/b.csv", "3;  ;z\n");
+  const Opened blank = Open("csv", fields);
+  ASSERT_TRUE(blank.ok()) << blank.status();
+  EXPECT_THAT(Row(blank, 2), ElementsAre(3, -1, ::testing::_));
   fields.erase("missing");
   EXPECT_EQ(Message(Open("csv", fields).status()), path + "/a.csv:1: column 'x': no value; give one in `missing`");
 }

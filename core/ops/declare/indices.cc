@@ -12,8 +12,9 @@ Status WrongIndex(const Shape& shape, int64_t i, int64_t at, int64_t size, absl:
   Shape where;
   const Shape strides = RowMajorStrides(shape);
   for (size_t d = 0; d < strides.size(); ++d) where.push_back(i / strides[d] % shape[d] + 1);
-  return absl::DataLossError(
-      absl::StrCat(name, ToString(absl::MakeConstSpan(where)), " is ", at, ", expected 0 to ", size - 1));
+  return absl::DataLossError(absl::StrCat(name, ToString(absl::MakeConstSpan(where)), " is ", at,
+                                          size == 0 ? ", and there is nothing to index" : ", expected 0 to ",
+                                          size == 0 ? "" : absl::StrCat(size - 1)));
 }
 
 }  // namespace

@@ -174,8 +174,8 @@ function Dataset:map(...)
       local transforms, names = Transform.collect(step, "map: operations", {}), i == #steps and outputs or nil
       local mix = transforms[1] and transforms[1].kind == "mix" and transforms[1]
       if mix and (#transforms > 1 or names or not inputs or #inputs ~= 2) then
-        errors.fail("map: %s: expected it alone, with input_columns = {images, labels}, got %s", step[1].name,
-          errors.show(inputs))
+        errors.fail("map: %s: expected it alone, with input_columns = {images, labels}, got %s%s", step[1].name,
+          #transforms > 1 and ("%d transforms and "):format(#transforms) or "", errors.show(inputs))
       end
       if mix then
         longer = with(longer, { kind = "mix", box = mix.box, alpha = mix.alpha, prob = mix.prob, image = inputs[1],
