@@ -425,6 +425,7 @@ Status Job::MeetAt(const Endpoint& scheduler, const std::string& node_id) {
   join.who = absl::StrCat("pid ", getpid(), ", host ", HostName());
   join.hashes = options_.shared;
   if (identity_.source == Source::kCluster) join.hashes.merge(SharedWithScheduler(identity_));
+  if (identity_.source == Source::kTorchrun) join.hashes["WORLD_SIZE"] = absl::StrCat(identity_.size);
   // Ranks that meet through a socket hand each other memory through it.
   if (local) join.hashes["host (boot, network and mount namespaces, user)"] = HostKey();
   join.timeout = absl::Seconds(identity_.meeting_timeout_s);

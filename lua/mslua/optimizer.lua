@@ -304,14 +304,23 @@ end
 --- The name of the steps and updates that an optimizer has made, beside its state.
 M.HISTORY = "optimizer.history"
 
+-- An error where no rank has the whole state.
+local function check_whole_state(self, instead)
+  if parallel_context.shard() then
+    errors.fail("%s: parameters are sharded over ranks here: %s", self.class_name, instead)
+  end
+  local aggregation = parallel_context.aggregation()
+  if aggregation and aggregation.shards then
+    errors.fail("%s: its state is sharded over ranks here (enable_parallel_optimizer): %s", self.class_name, instead)
+  end
+end
+
 --- What save_checkpoint writes of an optimizer: its state by name, "moments.fc.weight", and M.HISTORY.
 ---@param parameters? Parameter[] default: those that it updates
 ---@return table<string, Parameter|Tensor>
 ---@package
 function Optimizer:saved_state(parameters)
-  if parallel_context.shard() then
-    errors.fail("%s: parameters are sharded over ranks here: ms.Model's checkpoints save its state", self.class_name)
-  end
+  check_whole_state(self, "ms.Model's checkpoints save its state")
   parameters = parameters or self.parameters
   update_graph(self, (self:bind_list(parameters)))  -- makes the state that no update has made yet
   local values = core.optimizer_states(self.history, parameters)
@@ -338,9 +347,7 @@ end
 ---@return string[] missing
 ---@package
 function Optimizer:restore_state(values, strict, parameters)
-  if parallel_context.shard() then
-    errors.fail("%s: parameters are sharded over ranks here: ms.Model resumes with its state", self.class_name)
-  end
+  check_whole_state(self, "ms.Model resumes with its state")
   if self.rate.trains then
     errors.fail("%s: its state cannot be loaded while ms.Model trains with it: end model:train first", self.class_name)
   end
