@@ -13,7 +13,7 @@
 #include "core/base/atomic_file.h"
 #include "core/base/input_file.h"
 #include "core/files/record_file.h"
-#include "train/json_string.h"
+#include "core/json/json_string.h"
 #include "train/run_folder.h"
 
 namespace mslua {

@@ -7,8 +7,8 @@
 #include "absl/strings/str_split.h"
 #include "cli/common_flags.h"
 #include "core/base/exit_code.h"
+#include "core/json/json_string.h"
 #include "rendezvous/tls/make_certificates.h"
-#include "train/json_string.h"
 #include "verbs/define.h"
 #include "verbs/support/report.h"
 

@@ -18,10 +18,10 @@
 #include "core/base/parallel_for.h"
 #include "core/base/processor.h"
 #include "core/device/device.h"
+#include "core/json/json_string.h"
 #include "core/op/registry.h"
 #include "lua/calibrate.h"
 #include "lua/open_session.h"
-#include "train/json_string.h"
 #include "verbs/define.h"
 #include "verbs/support/report.h"
 

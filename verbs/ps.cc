@@ -7,7 +7,7 @@
 #include "cli/common_flags.h"
 #include "core/base/exit_code.h"
 #include "core/base/printable.h"
-#include "train/json_string.h"
+#include "core/json/json_string.h"
 #include "verbs/define.h"
 #include "verbs/support/report.h"
 

@@ -24,7 +24,7 @@
 #include "core/base/printable.h"
 #include "core/base/text.h"
 #include "core/files/file_lock.h"
-#include "train/json_string.h"
+#include "core/json/json_string.h"
 #include "train/run_folder.h"
 #include "train/run_settings.h"
 #include "verbs/define.h"

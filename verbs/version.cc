@@ -7,9 +7,9 @@
 #include "core/base/exit_code.h"
 #include "core/base/parallel_for.h"
 #include "core/base/processor.h"
+#include "core/json/json_string.h"
 #include "core/op/registry.h"
 #include "lua/core_module.h"
-#include "train/json_string.h"
 #include "verbs/define.h"
 
 namespace mslua {

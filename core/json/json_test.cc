@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "core/json/json_string.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -40,6 +41,11 @@ TEST(ParseJson, RefusesWhatIsNotJsonWithItsPlace) {
   ExpectRefused("{} {}", "not JSON at line 1, column 4");
   ExpectRefused("[1e999]", "not JSON");
   ExpectRefused("\"\xff\"", "not JSON");
+}
+
+TEST(JsonString, IsJsonWhateverTheTextIs) {
+  EXPECT_EQ(JsonString("a \"b\"\\\n\x01 é"), "\"a \\\"b\\\"\\\\\\n\\u0001 é\"");
+  EXPECT_EQ(JsonString("x\xff"), "\"x\xef\xbf\xbd\"");
 }
 
 TEST(ParseJson, RefusesAKeyGivenTwice) {

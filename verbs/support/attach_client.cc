@@ -7,7 +7,7 @@
 #include "absl/time/time.h"
 #include "core/base/exit_code.h"
 #include "core/base/printable.h"
-#include "train/json_string.h"
+#include "core/json/json_string.h"
 #include "verbs/support/report.h"
 
 namespace mslua {
