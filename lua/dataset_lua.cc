@@ -770,6 +770,13 @@ StatusOr<int> CountRandom(lua_State* L, Session& session) {
   return 1;
 }
 
+// core.number_random(n): random tensors without a stream of their own count from n on.
+StatusOr<int> NumberRandom(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const int64_t n, ReadInt(L, 1, "number_random: n"));
+  session.random_tensors = static_cast<uint64_t>(n);
+  return 0;
+}
+
 // core.set_feed(feeds, feed)
 StatusOr<int> SetFeed(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const int64_t feeds, ReadInt(L, 1, "set_feed: feeds"));
@@ -1059,7 +1066,8 @@ void OpenDatasets(lua_State* L) {
                    {"sources", Entry<ListSources>},
                    {"vision_transforms", Entry<ListVisionTransforms>},
                    {"set_feed", Entry<SetFeed>},
-                   {"random_numbers", Entry<CountRandom>}});
+                   {"random_numbers", Entry<CountRandom>},
+                   {"number_random", Entry<NumberRandom>}});
 }
 
 }  // namespace mslua

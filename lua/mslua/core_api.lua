@@ -487,6 +487,9 @@ function core.vision_transforms() end
 ---How often random tensors were asked for without a stream of their own.
 ---@return integer
 function core.random_numbers() end
+---Such tensors are numbered from n on, which says what they hold.
+---@param n integer
+function core.number_random(n) end
 ---Whose rows of a global batch the datasets that are opened from now on give: rows [feed * b, (feed + 1) * b) of
 ---feeds * b.
 ---@param feeds integer  @param feed integer from 0
