@@ -88,7 +88,7 @@ class Helper {
       if (!done.ok()) absl::StrAppend(&output_, output_.empty() ? "" : "\n", done.message());
       if (output_.size() > kMostOutput) {
         output_.resize(kMostOutput);
-        output_ += "\n... (cut: more output than 48 KiB)";
+        output_ += "\n... (more output than 48 KiB: the rest is left out)";
       }
       Send({ControlMessage::Type::kReply, {{"text", output_}, {"end", done.ok() ? "ok" : "error"}}});
       lua_gc(session_.lua(), LUA_GCCOLLECT, 0);

@@ -8,8 +8,8 @@ namespace mslua {
 // The instruction sets that kernels choose by, best first: "amx avx512bf16 avx512f avx2 fma". Empty: none is known.
 std::string InstructionSets();
 
-// Whether the processor has tile instructions for bf16 (AMX), AVX-512 and its bf16 conversions, and the system lets this
-// process use the tiles' registers.
+// Whether the processor has tile instructions for bf16 (AMX), AVX-512 and its bf16 conversions, and the system lets
+// this process use the tiles' registers.
 bool ProcessorHasTiles();
 
 // From now on numbers below the least normal one (float32: 1.2e-38) are zero in this thread and in those it starts, as

@@ -212,8 +212,8 @@ Status VerifyFile(const Checkpoint& checkpoint, size_t i, VerifyDepth depth);
 Status MergeCheckpoint(const std::string& path, const std::string& safetensors_path);
 
 // Writes a checkpoint's tensors and state as a checkpoint folder at `to` in files for `ranks` ranks: each tensor is
-// sharded along its first dimension that divides, the others are rank 0's. One tensor at a time is in memory. Other files
-// in the folder, such as a tokenizer's, are copied.
+// sharded along its first dimension that divides, the others are rank 0's. One tensor at a time is in memory. Other
+// files in the folder, such as a tokenizer's, are copied.
 // INVALID_ARGUMENT where `to` is the checkpoint that is read, contains it or is inside it.
 Status ReshardCheckpoint(const std::string& from, const std::string& to, int64_t ranks);
 

@@ -367,8 +367,7 @@ StatusOr<TensorType> Pipeline::Padded(const std::string& name, const TensorType&
   StoreDouble(type.dtype, stored, 0, padding.value);
   const double held = LoadAsDouble(type.dtype, stored, 0);
   const bool fits = IsFloat(type.dtype) ? std::isfinite(held) || !std::isfinite(padding.value) : held == padding.value;
-  if (!fits)
-    return wrong(absl::StrCat(": expected a pad value of that type, got ", padding.value));
+  if (!fits) return wrong(absl::StrCat(": expected a pad value of that type, got ", padding.value));
   return TensorType{type.dtype, Shape(padding.shape.begin(), padding.shape.end())};
 }
 

@@ -62,7 +62,7 @@ class Pipeline {
   int64_t size() const { return order_.groups(); }
   bool batched() const { return order_.batched(); }
   bool full_batches() const { return order_.full_batches(); }  // none is truncated
-  int64_t left_out() const { return order_.left_out(); }       // samples of an epoch, by drop_remainder or without batch
+  int64_t left_out() const { return order_.left_out(); }       // samples an epoch, by drop_remainder or without batch
   int64_t source_size() const { return source_size_; }         // samples in the source
   const std::vector<std::string>& notices() const { return notices_; }
   uint64_t seed() const { return options_.seed; }
@@ -117,7 +117,7 @@ class Pipeline {
       std::vector<TensorView> results;
     };
     std::vector<StageMemory> stages;
-    std::vector<uint8_t> before;  // the row before a batch's first, for MixOp
+    std::vector<uint8_t> before;   // the row before a batch's first, for MixOp
     std::vector<uint8_t*> places;  // of a row, in the batch's columns
   };
 

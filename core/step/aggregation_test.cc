@@ -42,7 +42,7 @@ TEST(PlaceRandomRows, RowsAreFollowedThroughTransposes) {
   }
 }
 
-// The second micro-batch of two, as the training step cuts it: every other row.
+// The second micro-batch of two, as the training step takes it: every other row.
 TEST(PlaceRandomRows, AMicroBatchOfOneRowHasRows) {
   const auto micro_batch = [](GraphBuilder& g, int64_t rows) {
     const Value split = Reshape(g, Data(g, {2 * rows, 7, 5}), {rows, 2, 7, 5});

@@ -268,7 +268,8 @@ function core.compiled(f) end
 ---    load_file?: string, save_file?: string, optimizer_bytes?: integer, optimizer_level?: integer,
 ---    strategies?: {name: string, strategy: string}[], bucket_bytes?: integer, segments?: integer[],
 ---    scatter_bytes?: integer, gather_bytes?: integer, fp32_sync?: boolean},
----                                   -- the step is one of all ranks, which is sharded: ShardOptions of core/step/global_view.h
+---                                   -- the step is one of all ranks, which is sharded: ShardOptions of
+---                                   -- core/step/global_view.h
 ---  heed_cells?: boolean,            -- cells that were told to evaluate do; default: all train
 ---  amp?: dtype }                    -- "bfloat16": products, convolutions and what follows; parameters stay f32
 ---Scalar inputs of the result: `lr`, `step`, [`loss_scale`]; outputs: `loss`, [`grad_norm`],
@@ -497,8 +498,8 @@ function core.set_feed(feeds, feed) end
 ---@class Dataset
 ---methods: size() -> batches (samples when not batched) an epoch, batch_size() -> integer|nil, full_batches() ->
 ---whether none has fewer rows, schema() -> {name, dtype, shape}[] of a batch, shapes() -> {columns = as schema() has
----them, share = of the batches}[] of each shape that batches have, from the longest bucket on, length() -> samples, whatever ranks share; nil where only
----running the source tells, row(i) -> the columns of
+---them, share = of the batches}[] of each shape that batches have, from the longest bucket on, length() -> samples,
+---whatever ranks share; nil where only running the source tells, row(i) -> the columns of
 ---sample i, each in its own shape, where core.dataset got ragged = true, place(i) -> where the reader found
 ---sample i, "people.csv:3", class_names() -> string[]|nil, iterator(epochs?, first?) -> function giving the
 ---columns as Tensors, nil at an end
@@ -538,7 +539,8 @@ function core.compare_unsaved(unsaved, parameters, path) end
 function core.match_names(wanted, stored, unsaved) end
 ---A checkpoint or a file of tensors, whose values are read when they are asked for.
 ---@param path string
----@return {tensors: (fun(self): {name: string, dtype: dtype, shape: integer[]}[]), read: fun(self, name: string): Tensor}
+---@return {tensors: (fun(self): {name: string, dtype: dtype, shape: integer[]}[]),
+---  read: fun(self, name: string): Tensor}
 function core.open_weights(path) end
 ---Gives a parameter the value of tensors that follow one another along its first dimension, each with as many rows. A
 ---parameter without a value yet reads its rank's part alone, when it gets memory.

@@ -461,8 +461,8 @@ end
 
 args.describe(M.recipe, M.fields)
 
--- Where random tensors without a stream of their own begin to count in what a function makes. Verbs do not make the same
--- parts of a recipe, nor in one order, and each part is the same for all of them.
+-- Where the numbers of random tensors without a stream of their own begin in what a function makes. Verbs do not make
+-- the same parts of a recipe, nor in one order, and each part is the same for all of them.
 local draws_from = { eval_dataset = 2 ^ 40, network = 2 ^ 41 }
 
 -- A value that may be given as a function, so that it is made when it is needed.

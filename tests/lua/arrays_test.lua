@@ -230,7 +230,8 @@ check.case("an axis that there is not", function()
     function() ops.expand_dims(x, -4) end)
   check.fails("gather: indices[1] is 0, and there is nothing to index",
     function() ops.gather(ms.zeros { 0, 3 }, ms.zeros({ 1 }, ms.int32), 1) end)
-  check.fails_here("the images have no channels", function() ops.conv2d(ms.ones { 1, 0, 5, 5 }, ms.ones { 4, 0, 3, 3 }) end)
+  check.fails_here("the images have no channels",
+    function() ops.conv2d(ms.ones { 1, 0, 5, 5 }, ms.ones { 4, 0, 3, 3 }) end)
   check.fails_here("Argmax: x is empty along the axis", function() ops.argmax(ms.zeros { 2, 0 }, -1) end)
 end)
 

@@ -259,7 +259,8 @@ def numbers():
 SHAPED = """
 local ms = require "mslua"
 local nn, ops = ms.nn, ms.ops
-local p = ms.params { shape = { 2, 3 }, gives = "largest", loss = "mse", labels = {}, augmented = false, zipped = false }
+local p = ms.params { shape = { 2, 3 }, gives = "largest", loss = "mse", labels = {}, augmented = false,
+  zipped = false }
 local function rows()
   local n, shape = 8, { 8, unpack(p.shape) }
   local read = ms.dataset.NumpySlicesDataset

@@ -57,7 +57,8 @@ std::string WhoseJson(const Shown& shown) {
   return text;
 }
 
-// The file of a dump: a relative path is in the folder of dumps, and stays there. Each rank that is asked writes its own.
+// The file of a dump: a relative path is in the folder of dumps, and stays there. Each rank that is asked writes its
+// own.
 StatusOr<std::string> FileOf(const TrainingView& view, const std::string& given) {
   constexpr char kEnding[] = ".safetensors";
   if (!absl::EndsWith(given, kEnding))

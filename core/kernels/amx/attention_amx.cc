@@ -125,8 +125,8 @@ void Multiply(Left a, Right b, int64_t m, int64_t n, int64_t k, int64_t columns,
   }
 }
 
-// e^x for x <= 88, to 2 units in the last place; 0 for large negative x, NaN for NaN. A loop over the coefficients stays
-// one at -O2.
+// e^x for x <= 88, to 2 units in the last place; 0 for large negative x, NaN for NaN. A loop over the coefficients
+// stays one at -O2.
 [[gnu::always_inline]] inline __m512 Exp(__m512 x) {
   x = _mm512_max_ps(_mm512_set1_ps(-150), x);  // NaN stays where it is the second operand
   const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT);
@@ -192,8 +192,8 @@ void MultiplyInto(MutableRows<T> to, Left a, Right b, int64_t n, int64_t k, int6
   StoreResult(space, n, to);
 }
 
-// e^(score * scale - shift). The product is rounded, as the one that is the shift was: the exponent of the largest score
-// is exactly 0, however large it is.
+// e^(score * scale - shift). The product is rounded, as the one that is the shift was: the exponent of the largest
+// score is exactly 0, however large it is.
 [[gnu::always_inline]] inline __m512 Weight(const float* scores, __m512 scale, __m512 shift) {
   const __m512 product = _mm512_mul_round_ps(_mm512_loadu_ps(scores), scale, _MM_FROUND_CUR_DIRECTION);
   return Exp(_mm512_sub_ps(product, shift));
