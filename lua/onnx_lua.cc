@@ -18,9 +18,10 @@ StatusOr<std::shared_ptr<TracedGraph>> GraphField(lua_State* L, const char* name
   return *graph;
 }
 
-// core.export_onnx {graph =, other =, path =, dtype =, metadata = {{key, value}, ..}}: the number of operators, bytes
+// core.export_onnx {graph =, other =, checks = {graph, ..}, path =, dtype =, metadata = {{key, value}, ..}}: the number
+// of operators, bytes
 StatusOr<int> ExportOnnx(lua_State* L, Session& session) {
-  RETURN_IF_ERROR(CheckFields(L, 1, "export_onnx", {"graph", "other", "path", "dtype", "metadata"}));
+  RETURN_IF_ERROR(CheckFields(L, 1, "export_onnx", {"graph", "other", "checks", "path", "dtype", "metadata"}));
   ASSIGN_OR_RETURN(const auto graph, GraphField(L, "graph"));
   ASSIGN_OR_RETURN(const auto other, GraphField(L, "other"));
   ASSIGN_OR_RETURN(const std::string path, FieldString(L, 1, "path", ""));
@@ -32,6 +33,14 @@ StatusOr<int> ExportOnnx(lua_State* L, Session& session) {
     }
     return absl::InternalError(absl::StrCat("export_onnx: no parameter '", name, "'"));
   };
+  lua_getfield(L, 1, "checks");
+  for (int i = 1; lua_type(L, -1) == LUA_TTABLE && i <= static_cast<int>(lua_objlen(L, -1)); ++i) {
+    const StackGuard guard(L);
+    lua_rawgeti(L, -1, i);
+    const auto* third = ToObject<std::shared_ptr<TracedGraph>>(L, -1);
+    if (third == nullptr) return absl::InvalidArgumentError("export_onnx: checks: expected graphs");
+    RETURN_IF_ERROR(onnx::CheckOtherSize(graph->graph, other->graph, (*third)->graph, value_of));
+  }
   ASSIGN_OR_RETURN(onnx::Model model, onnx::ExportGraph(graph->graph, other->graph, weights, value_of));
   lua_getfield(L, 1, "metadata");
   for (int i = 1; lua_type(L, -1) == LUA_TTABLE && i <= static_cast<int>(lua_objlen(L, -1)); ++i) {

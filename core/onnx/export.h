@@ -21,4 +21,8 @@ using ValueOfParameter = std::function<StatusOr<TensorView>(const std::string& n
 // batch in a way that ONNX cannot say.
 StatusOr<Model> ExportGraph(const Graph& first, const Graph& second, DType weights, const ValueOfParameter& value_of);
 
+// INVALID_ARGUMENT where what differs between the two traces does not follow the batch up to a third size, whose trace
+// `third` is, as where the network takes the lesser of the number of rows and 4.
+Status CheckOtherSize(const Graph& first, const Graph& second, const Graph& third, const ValueOfParameter& value_of);
+
 }  // namespace mslua::onnx

@@ -371,7 +371,8 @@ function core.build_eval(spec) end
 function core.use_average(parameter, history) end
 
 ---Writes an ONNX model of a network that build_eval has traced for batches of two sizes.
----@param spec {graph: Graph, other: Graph, path: string, dtype: dtype, metadata: string[][]}
+---@param spec {graph: Graph, other: Graph, checks?: Graph[], path: string, dtype: dtype, metadata: string[][]}
+---  checks: traces for further sizes, for which the model is right too
 ---@return integer operators, integer bytes of weights
 function core.export_onnx(spec) end
 

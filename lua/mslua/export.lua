@@ -73,9 +73,10 @@ local function metadata_of(recipe, base, step)
   return list
 end
 
--- The network for batches of both sizes.
+-- The network for batches of both sizes, and for others that the model is to be right for too: an even one, and the
+-- recipe's own. One row is left out, for which a graph may lack what is nothing to do for it.
 local function graphs_of(columns, model)
-  local graphs, own = {}, columns[1].shape[1] or 1
+  local graphs, checks, own = {}, {}, columns[1].shape[1] or 1
   for i, rows in ipairs(sizes_beside(own)) do
     local good, graph = pcall(model.predict_graph, model, inputs_of(columns, rows), true, own)
     if not good then
@@ -84,7 +85,10 @@ local function graphs_of(columns, model)
     end
     graphs[i] = graph
   end
-  return graphs
+  for i, rows in ipairs { 12, own > 1 and own or nil } do
+    checks[i] = model:predict_graph(inputs_of(columns, rows), true, own)
+  end
+  return graphs, checks
 end
 
 -- The tokenizer's files lie beside the model. Those of another one stay as they are.
@@ -121,9 +125,10 @@ function M.run(recipe, model, load)
   end
   local tokenizer, folder = recipe.tokenizer and recipe:make_tokenizer(), path:match "^(.*)/" or "."
   if tokenizer then check_beside(tokenizer, folder) end
-  local graphs, step = graphs_of(columns, model), load()
+  local graphs, checks = graphs_of(columns, model)
+  local step = load()
   local count, bytes = core.export_onnx {
-    graph = graphs[1], other = graphs[2], path = path, dtype = dtype_flag[core.options.dtype],
+    graph = graphs[1], other = graphs[2], checks = checks, path = path, dtype = dtype_flag[core.options.dtype],
     metadata = metadata_of(recipe, base, step),
   }
   if tokenizer then tokenizer:save(folder) end
