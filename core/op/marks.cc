@@ -24,7 +24,7 @@ std::string MarkProblem(absl::string_view name, const AttrValue& value) {
       Of(mark::kMicroSum),     Of(mark::kMicroBatch),  Of(mark::kGradientOf), Of(mark::kUpdateGradients),
       Of(mark::kUserStrategy), Of(mark::kOutStrategy), Of(mark::kOwnBatch),   Of(mark::kCrossBatch),
       Of(mark::kInStrategy),   Of(mark::kBoundary),    Of(mark::kPeer),       Of(mark::kColumn),
-      Of(mark::kTag),          Of(mark::kCalls),       Of(mark::kBegins)};
+      Of(mark::kTag),          Of(mark::kCalls),       Of(mark::kBegins),     Of(mark::kRowsFirst)};
   bool known = false;
   for (const MarkDef& def : kMarks) {
     if (name != def.name) continue;

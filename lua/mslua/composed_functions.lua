@@ -178,7 +178,8 @@ return function(ops)
     local ratio = ops.select(plain, 0, least / ops.select(plain, 1, most))
     local nan = ops.logical_or(ops.not_equal(most, most), ops.not_equal(least, least))
     local infinite = ops.logical_or(ops.equal(most, math.huge), ops.equal(least, math.huge))
-    return (ops.select(nan, ops.select(infinite, math.huge, 0 / 0), most * ops.sqrt(ratio * ratio + 1)))
+    local length = ops.select(nan, 0 / 0, most * ops.sqrt(ratio * ratio + 1))
+    return (ops.select(ops.logical_and(nan, infinite), math.huge, length))
   end)
 
   --- sqrt(x1^2 + x2^2), exact where the squares overflow or are 0, infinite where one is, the other NaN or not; the

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -69,13 +68,13 @@ class CriteoFile : public TableFile {
   int64_t line_ = 0;
 };
 
-// The files to read: those given, or of a folder those of the usage. InvalidArgument: `usage` of a file that is there.
+// The files to read: those given, or of a folder those of the usage.
 StatusOr<std::vector<std::string>> FilesOf(const Fields& fields) {
   const std::vector<std::string> given = fields.Strings("dataset_files");
   const Usage usage = UsageOf(fields);
   if (given.size() != 1 || !IsFolder(given[0])) {
-    if (usage == Usage::kTrain || !absl::c_all_of(given, IsFile)) return given;
-    return absl::InvalidArgumentError(
+    if (usage == Usage::kTrain) return given;
+    return absl::NotFoundError(
         "CriteoDataset: usage is for a folder with train.txt and test.txt; of files leave it out");
   }
   std::vector<std::string> files;

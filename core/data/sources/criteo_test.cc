@@ -50,13 +50,6 @@ TEST(CriteoTest, Errors) {
   EXPECT_THAT(message(std::string(3 << 20, 'x')), HasSubstr("a line of more than 1 MiB"));
   EXPECT_THAT(message(""), HasSubstr("no record"));
   EXPECT_THAT(Message(Open("criteo", {{"dataset_files", path}, {"hash", 0}}).status()), HasSubstr("hash: expected"));
-  const auto of_test = [](const std::string& file) {
-    return Open("criteo", {{"dataset_files", file}, {"usage", std::string("test")}}).status();
-  };
-  Put(path, good);
-  EXPECT_TRUE(absl::IsInvalidArgument(of_test(path))) << of_test(path);
-  EXPECT_THAT(Message(of_test(path)), HasSubstr("usage is for a folder with train.txt and test.txt"));
-  EXPECT_TRUE(absl::IsNotFound(of_test(path + "x"))) << of_test(path + "x");
   Fuzz(path, good + good + good, 300, [&] { return Open("criteo", {{"dataset_files", path}}); });
 }
 

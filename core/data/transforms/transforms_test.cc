@@ -275,7 +275,7 @@ Dataset Column(std::vector<float> pixels, DType dtype) {
 
 // The rows that the second one mixes are no neighbours in the picture.
 TEST(TransformsTest, ScalesBehindTheNearestPixels) {
-  const Vision nearest{"resize_nearest", {{"size", std::vector<int64_t>{4, 1}}}};
+  const Vision nearest{"resize_nearest", {{"size", Numbers{4, 1}}}};
   const Dataset image = Column({0, 10, 20, 30, 40, 50, 60, 70}, DType::kF32);
   ExpectNear(Values(image.Map({{nearest, Resize{3, 1}}, {"image"}})), {40 / 3.0, 40.0, 200 / 3.0}, 1e-4);
 }
