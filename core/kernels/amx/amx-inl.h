@@ -57,8 +57,9 @@ struct TilePair {
   const char* At(int part) const { return static_cast<const char*>(first) + part * plane; }
 };
 
-// Adds the products of a step to the sums: of numbers of one part, or the six of split_matmul.h.
-template <int kParts>
+// Adds the products of a step to the sums: of numbers of one part, or the six of split_matmul.h. `kSwapped`: in the
+// order of a call whose a is this one's b, so that the sums of both are the same to the last bit.
+template <int kParts, bool kSwapped = false>
 [[gnu::always_inline]] inline void MultiplyStep(const TilePair& a, const TilePair& b) {
   const auto load_a = [&](int part) {
     _tile_loadd(4, a.At(part), a.stride);
@@ -74,7 +75,20 @@ template <int kParts>
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
   };
-  if constexpr (kParts == 3) {
+  if constexpr (kParts == 3 && kSwapped) {
+    load_a(2);
+    load_b(0);
+    multiply();
+    load_a(1);
+    multiply();
+    load_b(1);
+    multiply();
+    load_a(0);
+    multiply();
+    load_b(2);
+    multiply();
+    load_b(0);
+  } else if constexpr (kParts == 3) {
     // The largest product last: what the others sum to is not rounded at its size.
     load_b(2);
     load_a(0);

@@ -105,8 +105,9 @@ void Unpack(Right from, int64_t n, int64_t k, BF16* columns) {
 }
 
 // y [m, n] f32, rows y_stride apart, = a [m, k] times b, or plus that: m and n multiples of 32. b has `columns`
-// columns, of which the n from `first` on are used, and its rows from k block `first_k` / 32 on.
-template <int kCount>
+// columns, of which the n from `first` on are used, and its rows from k block `first_k` / 32 on. `kSwapped`: as
+// MultiplyStep has it.
+template <int kCount, bool kSwapped = false>
 void Multiply(Left a, Right b, int64_t m, int64_t n, int64_t k, int64_t columns, int64_t first, int64_t first_k,
               bool add, float* y, int64_t y_stride) {
   constexpr int64_t kHalf = sizeof(BF16), kWord = sizeof(uint32_t);
@@ -117,8 +118,8 @@ void Multiply(Left a, Right b, int64_t m, int64_t n, int64_t k, int64_t columns,
       BeginSums(add, sums, y_bytes);
       for (int64_t l = 0; l < k; l += kBlock) {
         const uint32_t* tile = b.words + ((first_k + l) / kBlock * across + (first + j) / kTile) * kTileWords;
-        MultiplyStep<kCount>({a.From(i, l).data, kTile * a.stride * kHalf, a.plane * kHalf, a.stride * kHalf},
-                             {tile, kTileWords * kWord, b.plane * kWord, 64});
+        MultiplyStep<kCount, kSwapped>({a.From(i, l).data, kTile * a.stride * kHalf, a.plane * kHalf, a.stride * kHalf},
+                                       {tile, kTileWords * kWord, b.plane * kWord, 64});
       }
       StoreSums(sums, y_bytes);
     }
@@ -378,7 +379,8 @@ void Backward(const Head& h, Rows<T> q, Rows<T> k, Rows<T> v, Rows<T> y, Rows<T>
   for (int64_t j = 0; j < h.t; j += kBlock) {
     // Everything of these 32 keys, transposed: rows are keys, columns the queries that see one of them.
     const int64_t i = h.causal ? j : 0, queries = h.t - i;
-    Multiply<kCount>(k_parts.From(j, 0), s.qt, kBlock, queries, h.d, h.t, i, 0, false, s.scores + i, h.t);
+    // Scores are the forward pass's to the last bit: probabilities are powers of their difference from its lse.
+    Multiply<kCount, true>(k_parts.From(j, 0), s.qt, kBlock, queries, h.d, h.t, i, 0, false, s.scores + i, h.t);
     Multiply<kCount>(v_parts.From(j, 0), s.dyt, kBlock, queries, h.d, h.t, i, 0, false, s.dp + i, h.t);
     ScoreGradients<kCount>(h, j, i, s.scores, s.dp, lse, delta, s.p, s.score_gradients);
     MultiplyInto(RowsFrom(dv, j), p.From(0, i), s.dy_rows, h.d, queries, i, s.result);
