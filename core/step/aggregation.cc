@@ -60,6 +60,7 @@ class ConnectedDimensions {
       for (size_t k = 0; k < n.inputs.size(); ++k) Connect(*rule, rule->rule.inputs[k], n.inputs[k], factors);
       for (size_t o = 0; o < n.outputs.size(); ++o)
         Connect(*rule, rule->rule.outputs[o], {static_cast<int32_t>(i), static_cast<int32_t>(o)}, factors);
+      if (n.op->name == "reshape") ConnectOnes(graph, n.inputs[0], {static_cast<int32_t>(i), 0});
     }
   }
 
@@ -83,9 +84,16 @@ class ConnectedDimensions {
       int f = rule.ShardedFactor(dims[d]);
       if (f < 0 && dims[d].size() == 1) f = dims[d][0];  // a batch of one row
       if (f < 0) continue;
-      const size_t a = Root(At(v, d)), b = Root(factors + static_cast<size_t>(f));
-      parents_[std::max(a, b)] = std::min(a, b);
+      Join(Root(At(v, d)), Root(factors + static_cast<size_t>(f)));
     }
+  }
+
+  void Join(size_t a, size_t b) { parents_[std::max(a, b)] = std::min(a, b); }
+  // A reshape's dimensions of size 1 have no factors: those in front, a batch of one row, stay in front.
+  void ConnectOnes(const Graph& graph, Value x, Value y) {
+    const Shape &from = graph.TypeOf(x).shape, &to = graph.TypeOf(y).shape;
+    for (size_t d = 0; d < std::min(from.size(), to.size()) && from[d] == 1 && to[d] == 1; ++d)
+      Join(Root(At(x, d)), Root(At(y, d)));
   }
 
   std::vector<std::vector<size_t>> first_;  // by node and output: its first dimension

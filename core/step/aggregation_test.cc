@@ -57,6 +57,9 @@ TEST(PlaceRandomRows, AMicroBatchOfOneRowHasRows) {
     const Value steps = Transpose(transposed, micro_batch(transposed, rows), {1, 0, 2});
     EXPECT_EQ(PlaceOf(transposed, Dropout(transposed, steps)),
               std::make_pair(Box({0, 2 * rows, 0}), Box({7, 4 * rows, 5})));
+    GraphBuilder split;
+    const Value apart = Transpose(split, Reshape(split, micro_batch(split, rows), {rows, 5, 7}), {1, 0, 2});
+    EXPECT_EQ(PlaceOf(split, Dropout(split, apart)), std::make_pair(Box({0, 2 * rows, 0}), Box({5, 4 * rows, 7})));
   }
 }
 
