@@ -164,7 +164,7 @@ def main():
         check('["expect.f1_above"] = 0.99' in file.readline(), "the limit is in config.lua")
     text = run("verify", "limited/config.lua", "data=two", code=8)
     check("eval_f1 above 0.99: 0.797853 NOT MET" in text, text)
-    text = run("recipes", "show", "metrics.lua", "expect.f1_above=0.99")
+    text = run("recipes", "show", "metrics.lua", "data=two", "expect.f1_above=0.99")
     check(re.search(r"expect.f1_above +0.99 ", text), text)
     # Measured by evaluations too, loss_below stays the limit of the training's loss.
     with open("losses.lua", "w", encoding="utf-8") as file:

@@ -133,7 +133,7 @@ local function rows(usage)
 end
 local Net = ms.nn.Cell:extend "Net"
 function Net:init() self.w = self:parameter("w", { 1, 10 }, "ones") end
-function Net:construct(x) return ms.ops.reduce_mean(x, { 2, 3 }) * self.w end
+function Net:construct(x) return ms.ops.reduce_mean(x, { 3, 4 }) * self.w end
 return ms.recipe {
   name = "resized", dataset = function() return rows "train" end, eval_dataset = function() return rows "test" end,
   network = function() return Net() end, loss = ms.nn.CrossEntropyLoss(), optimizer = ms.nn.SGD { learning_rate = 0 },
