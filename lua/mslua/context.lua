@@ -50,8 +50,8 @@ local group = settings.new("context", {
     doc = "true: float32 products use vector instructions only; false: also tiles for bf16, where the processor has "
       .. "them: each number is then the sum of three bf16" },
   { "denormals", "boolean", false,
-    doc = "true: numbers below 1.2e-38 in float32 (2.2e-308 in float64) are kept; false: they are 0 as operands and "
-      .. "results" },
+    doc = "true: numbers below 1.2e-38 in float32 (2.2e-308 in float64) are kept, but for products on tile "
+      .. "instructions (AMX); false: they are 0 as operands and results" },
   { "gpu_config", "table", nil, merges = true, doc = "how a CUDA device computes", fields = {
     { "conv_allow_tf32", "boolean", false,
       doc = "true: convolutions may round float32 operands to TF32, 10 bits after the point" },
