@@ -877,12 +877,16 @@ struct KindName<std::shared_ptr<Iterator>> {
 
 namespace {
 
+// What is damaged ends a program with the exit code of data.
+Status OfData(const Status& read) { return absl::IsDataLoss(read) ? WithExitCode(read, kExitData) : read; }
+
 StatusOr<int> NextBatch(lua_State* L, Session& session) {
   Iterator& it = **static_cast<std::shared_ptr<Iterator>*>(lua_touserdata(L, lua_upvalueindex(1)));
   data::Batch batch;
   while (it.epochs > 0) {
-    ASSIGN_OR_RETURN(const bool more, it.loader->Next(&batch));
-    if (!more) {
+    const auto more = it.loader->Next(&batch);
+    RETURN_IF_ERROR(OfData(more.status()));
+    if (!*more) {
       --it.epochs;
       continue;
     }
@@ -924,7 +928,7 @@ StatusOr<int> ReadRow(lua_State* L, Session& session) {
     pipeline->MakeEpoch(0, &d->reading->epoch);
   }
   std::vector<data::RawColumn> row(pipeline->schema().size());
-  RETURN_IF_ERROR(pipeline->ReadRow(d->reading->epoch, i - 1, &d->reading->scratch, absl::MakeSpan(row)));
+  RETURN_IF_ERROR(OfData(pipeline->ReadRow(d->reading->epoch, i - 1, &d->reading->scratch, absl::MakeSpan(row))));
   if (!lua_checkstack(L, static_cast<int>(row.size()) + 8)) return absl::ResourceExhaustedError("Lua's stack is full");
   for (const data::RawColumn& column : row) {
     ASSIGN_OR_RETURN(Tensor t, NewTensor(session.allocator(), column.type));

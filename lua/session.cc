@@ -209,8 +209,7 @@ Status Session::Open() {
   return absl::OkStatus();
 }
 
-void Session::NoteRaised(const Status& raised) {
-  const Status status = absl::IsDataLoss(raised) ? WithExitCode(raised, kExitData) : raised;
+void Session::NoteRaised(const Status& status) {
   // An empty message would be a part of every later text.
   if (ExitCodeIn(status) != kExitOk && !status.message().empty()) raised_ = status;
 }

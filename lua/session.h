@@ -90,9 +90,8 @@ class Session {
   // What FollowLines remembers, until another line runs.
   void SetLine(std::string file, int line);
 
-  // Remembers an error that Lua is about to get as text: where it leaves Lua again, it has its exit code. Damaged data
-  // without one has kExitData.
-  void NoteRaised(const Status& raised);
+  // Remembers an error that Lua is about to get as text: where it leaves Lua again, it has its exit code.
+  void NoteRaised(const Status& status);
 
   // "recipe.lua:12: " before the message, unless it is there.
   std::string Located(const Status& status) const;

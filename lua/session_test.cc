@@ -49,11 +49,6 @@ TEST_F(SessionTest, AnErrorHasTheExitCodeOfWhatWasRaised) {
   EXPECT_EQ(ExitCodeIn(session_->RunText("error('wrong shape')", "=test")), kExitOk);
 }
 
-TEST_F(SessionTest, DamagedDataHasTheExitCodeOfData) {
-  session_->NoteRaised(absl::DataLossError("a.png is a corrupt PNG"));
-  EXPECT_EQ(ExitCodeIn(session_->RunText("error('a.png is a corrupt PNG')", "=test")), kExitData);
-}
-
 TEST_F(SessionTest, AnErrorWithoutAMessageGivesItsExitCodeToNoOther) {
   session_->NoteRaised(WithExitCode(absl::InvalidArgumentError(""), kExitStorage));
   EXPECT_EQ(ExitCodeIn(session_->RunText("error('wrong shape')", "=test")), kExitOk);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/base/exit_code.h"
 #include "lua/compile_graph.h"
 #include "lua/tensor_lua.h"
 #include "lua/trainer_run.h"
@@ -89,8 +90,10 @@ StatusOr<int> Evaluate(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const auto evaluator,
                    Evaluator::Create(executable.get(), &loader, shared ? session.groups() : nullptr,
                                      &session.state().store, std::move(varying)));
-  ASSIGN_OR_RETURN(const auto sums, evaluator->Run());
-  PushSums(L, sums);
+  const auto sums = evaluator->Run();
+  if (absl::IsDataLoss(sums.status())) return WithExitCode(sums.status(), kExitData);
+  RETURN_IF_ERROR(sums.status());
+  PushSums(L, *sums);
   lua_pushnumber(L, static_cast<double>(evaluator->samples()));
   return 2;
 }

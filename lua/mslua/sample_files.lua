@@ -92,15 +92,22 @@ end
 -- The columns of a source, as its reader gives them.
 local function columns_of(source) return core.dataset({ source = source, ops = {} }):schema() end
 
--- Whether pictures of any size have one size after some transforms.
-local function fixes_size(source, transforms)
-  local ops = { { kind = "map", columns = { source.column_name }, transforms = transforms } }
-  local opened_well, made = pcall(core.dataset, { source = source, ops = ops })
-  if not opened_well then return false end  -- of transforms that take no pictures
-  for _, size in ipairs(made:schema()[1].shape) do
-    if size < 0 then return false end
-  end
-  return true
+-- What a picture's shape is after some transforms; nil where they take no pictures.
+local function shape_after(transforms, height, width, channels)
+  local picture = core.zeros({ 1, height, width, channels }, "uint8")
+  local found, shape = pcall(function()
+    return core.dataset({
+      source = { kind = "numpy_slices", data = { { name = "image", value = picture } } },
+      ops = { { kind = "map", columns = { "image" }, transforms = transforms } },
+    }):schema()[1].shape
+  end)
+  return found and table.concat(shape, ",") or nil
+end
+
+-- Whether pictures of any size have one size after some transforms: two have.
+local function fixes_size(transforms, channels)
+  local one = shape_after(transforms, 31, 47, channels)
+  return one ~= nil and one == shape_after(transforms, 64, 52, channels)
 end
 
 -- Pictures take the place of samples whose first column is one. They have the size of those, unless `ops`, which `spec`
@@ -114,7 +121,7 @@ local function pictures(ops, columns, files)
     kind = "pictures", dataset_files = files, channels = image.shape[3], column_name = image.name, zeros = zeros,
   }
   for _, op in ipairs(ops) do
-    if op.transforms and fixes_size(source, op.transforms) then return source end
+    if op.transforms and fixes_size(op.transforms, source.channels) then return source end
   end
   local function size(n) return n > 0 and n or nil end
   source.height, source.width = size(image.shape[1]), size(image.shape[2])

@@ -80,7 +80,8 @@ HWY_INLINE V32 Log1p(V32 x) {
   const F32 d;
   const V32 one = hn::Set(d, 1.0f), u = hn::Add(x, one), y = Log(u);
   const V32 lost = hn::Div(hn::Sub(x, hn::Sub(u, one)), u);
-  return hn::IfThenElse(hn::Lt(hn::Abs(lost), one), hn::Add(y, lost), y);
+  const V32 found = hn::IfThenElse(hn::Lt(hn::Abs(lost), one), hn::Add(y, lost), y);
+  return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, found);  // -0 stays
 }
 
 // e^x - 1 = 2^n (e^r - 1) + (2^n - 1), r as in Exp. The Taylor series of e^r - 1 begins with r, so that small results
