@@ -121,17 +121,44 @@ struct Sources {
   std::vector<bool> data, parameters;
 };
 
+// Whether what is made of node `at`, which is made of neither data nor parameters, meets parameters before it meets
+// data.
+bool MeetsParameters(const Graph& graph, int32_t at, const Sources& sources) {
+  absl::flat_hash_set<int32_t> made_of_it = {at};
+  for (int32_t i = at + 1; i < static_cast<int32_t>(graph.nodes.size()); ++i) {
+    bool follows = false, data = false, parameters = false;
+    for (const Value& v : graph.nodes[static_cast<size_t>(i)].inputs) {
+      if (made_of_it.contains(v.node)) {
+        follows = true;
+      } else {
+        data = data || sources.data[static_cast<size_t>(v.node)];
+        parameters = parameters || sources.parameters[static_cast<size_t>(v.node)];
+      }
+    }
+    if (!follows) continue;
+    if (data || parameters) return !data;
+    made_of_it.insert(i);
+  }
+  return false;
+}
+
 // The dimension of a random node's output along which rows lie, or kNoRows. `several`: batches have more than one row.
-int RowsOf(const Node& node, int32_t at, const ConnectedDimensions& dimensions, const absl::flat_hash_set<size_t>& rows,
-           const absl::flat_hash_set<size_t>& parameters, const Sources& sources, bool several) {
+int RowsOf(const Graph& graph, int32_t at, const ConnectedDimensions& dimensions,
+           const absl::flat_hash_set<size_t>& rows, const absl::flat_hash_set<size_t>& parameters,
+           const Sources& sources, bool several) {
+  const Node& node = graph.nodes[static_cast<size_t>(at)];
+  const bool data = sources.data[static_cast<size_t>(at)];
+  if (sources.parameters[static_cast<size_t>(at)] && !data) return kNoRows;
   const size_t rank = node.outputs[0].shape.size();
   bool of_parameters = true;
   for (size_t d = 0; d < rank; ++d) {
     const size_t in = dimensions.ClassOf({at, 0}, d);
-    if (rows.contains(in)) return static_cast<int>(d);
     of_parameters &= parameters.contains(in);
+    if (!rows.contains(in)) continue;
+    // A batch of one row that meets a parameter whose first dimension is 1 is connected with it.
+    if (parameters.contains(in) && !data && MeetsParameters(graph, at, sources)) return kNoRows;
+    return static_cast<int>(d);
   }
-  of_parameters |= sources.parameters[static_cast<size_t>(at)] && !sources.data[static_cast<size_t>(at)];
   const bool of_batch = several && node.outputs[0].shape[0] == 1;  // the same for all rows
   return of_parameters || of_batch ? kNoRows : 0;
 }
@@ -166,7 +193,7 @@ void PlaceRandomRows(Graph& graph, int64_t ranks, int64_t place) {
     Node& n = graph.nodes[i];
     if (!random(n)) continue;
     const auto [it, first] = decided.try_emplace(mark::kRng.Get(n.attrs), kNoRows);
-    if (first) it->second = RowsOf(n, static_cast<int32_t>(i), dimensions, rows, parameters, sources, several);
+    if (first) it->second = RowsOf(graph, static_cast<int32_t>(i), dimensions, rows, parameters, sources, several);
     const int dim = it->second;
     if (dim == kNoRows) continue;
     const Shape& shape = n.outputs[0].shape;

@@ -31,8 +31,8 @@ void Aggregate(GraphBuilder& g, const Aggregation& how, const OptimizerShards& s
 // Gives the random operators of rank `place` of `ranks` the numbers of its rows, so that a rank's part of the global
 // batch meets what it would meet in the whole. Rows are the first dimension of what data inputs bring, and each
 // dimension that the operators' rules connect with it. A random operator over parameters alone, noise of weights, is
-// the same on each rank; so is one whose first dimension is 1 where batches have several rows. Of another one that no
-// rule connects with either, rows are the first dimension.
+// the same on each rank; so is one whose first dimension is 1 where batches, and micro-batches, have several rows. Of
+// another one that no rule connects with either, rows are the first dimension.
 void PlaceRandomRows(Graph& graph, int64_t ranks, int64_t place);
 
 }  // namespace mslua

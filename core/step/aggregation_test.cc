@@ -43,22 +43,38 @@ TEST(PlaceRandomRows, RowsAreFollowedThroughTransposes) {
 }
 
 // The second micro-batch of two, as the training step takes it: every other row.
+Value MicroBatch(GraphBuilder& g, int64_t rows) {
+  const Value split = Reshape(g, Data(g, {2 * rows, 7, 5}), {rows, 2, 7, 5});
+  const Value part = g.Op("strided_slice", {split},
+                          {{"begin", Box{0, 1, 0, 0}}, {"end", Box{rows, 2, 7, 5}}, {"strides", Box{1, 1, 1, 1}}});
+  return g.Op("reshape", {part}, {{"shape", Box{rows, 7, 5}}, {mark::kRowsFirst.name, true}});
+}
+
+// Noise of a table of positions is the same on each rank, noise of one row is not.
+TEST(PlaceRandomRows, AMicroBatchOfOneRowMeetsATableOfOneRow) {
+  const auto table = [](GraphBuilder& g) { return g.Input("w", kParameter, {DType::kF32, {1, 7, 5}}); };
+  GraphBuilder dropped, scaled, added;
+  const Value of_table = Dropout(dropped, table(dropped));
+  Add(dropped, MicroBatch(dropped, 1), of_table);
+  EXPECT_EQ(PlaceOf(dropped, of_table).second, Box());
+  const Value factor = Noise(scaled, {1, 7, 5});
+  Add(scaled, MicroBatch(scaled, 1), Mul(scaled, factor, table(scaled)));
+  EXPECT_EQ(PlaceOf(scaled, factor).second, Box());
+  const Value noise = Noise(added, {1, 7, 5});
+  Add(added, Add(added, MicroBatch(added, 1), noise), table(added));
+  EXPECT_EQ(PlaceOf(added, noise).second, Box({4, 7, 5}));
+}
+
 TEST(PlaceRandomRows, AMicroBatchOfOneRowHasRows) {
-  const auto micro_batch = [](GraphBuilder& g, int64_t rows) {
-    const Value split = Reshape(g, Data(g, {2 * rows, 7, 5}), {rows, 2, 7, 5});
-    const Value part = g.Op("strided_slice", {split},
-                            {{"begin", Box{0, 1, 0, 0}}, {"end", Box{rows, 2, 7, 5}}, {"strides", Box{1, 1, 1, 1}}});
-    return g.Op("reshape", {part}, {{"shape", Box{rows, 7, 5}}, {mark::kRowsFirst.name, true}});
-  };
   for (const int64_t rows : {3, 1}) {
     GraphBuilder g, transposed;
-    EXPECT_EQ(PlaceOf(g, Dropout(g, micro_batch(g, rows))),
+    EXPECT_EQ(PlaceOf(g, Dropout(g, MicroBatch(g, rows))),
               std::make_pair(Box({2 * rows, 0, 0}), Box({4 * rows, 7, 5})));
-    const Value steps = Transpose(transposed, micro_batch(transposed, rows), {1, 0, 2});
+    const Value steps = Transpose(transposed, MicroBatch(transposed, rows), {1, 0, 2});
     EXPECT_EQ(PlaceOf(transposed, Dropout(transposed, steps)),
               std::make_pair(Box({0, 2 * rows, 0}), Box({7, 4 * rows, 5})));
     GraphBuilder split;
-    const Value apart = Transpose(split, Reshape(split, micro_batch(split, rows), {rows, 5, 7}), {1, 0, 2});
+    const Value apart = Transpose(split, Reshape(split, MicroBatch(split, rows), {rows, 5, 7}), {1, 0, 2});
     EXPECT_EQ(PlaceOf(split, Dropout(split, apart)), std::make_pair(Box({0, 2 * rows, 0}), Box({5, 4 * rows, 7})));
   }
 }
