@@ -23,7 +23,6 @@
 #include "lua/sample_code_lua.h"
 #include "lua/session.h"
 #include "lua/tensor_lua.h"
-#include "train/notice.h"
 
 namespace mslua {
 namespace {
@@ -1018,12 +1017,6 @@ StatusOr<std::shared_ptr<const data::Pipeline>> DatasetHandle::Open(Session& ses
   }
   pipeline = *std::move(opened);
   for (const std::string& notice : pipeline->notices()) std::fprintf(stderr, "mslua: note: %s\n", notice.c_str());
-  if (!pipeline->batched() && pipeline->left_out() > 0 && session.prints) {
-    PrintNote(absl::StrCat(made_at.file.empty() ? "" : absl::StrCat(made_at.file, ":", made_at.line, ": "),
-                           pipeline->left_out(), " of ", pipeline->left_out() + pipeline->size() * feeds,
-                           " samples of an epoch are left out: of a dataset without batch each of ", feeds,
-                           " ranks gets as many; with batch all count"));
-  }
   return pipeline;
 }
 

@@ -26,7 +26,7 @@ struct DatasetHandle {
   int64_t workers = 0;                     // threads that read and transform; 0: this rank's cores less one, 1 to 8
   Location made_at;                        // the user's line, for errors; without a file: not known
   bool ragged = false;                     // samples may differ in shape: row() reads them
-  bool noted = false;                      // an evaluation has said which samples it does not count once
+  bool noted = false;                      // a note has said which samples do not count once
 
   // Opens it on the first call, and when the session's feed has changed since; notices go to stderr. Its seed is what
   // the session's is now.

@@ -341,6 +341,14 @@ Status ReadRates(lua_State* L, Session& session, TrainingSpec* t) {
   return absl::OkStatus();
 }
 
+// Says which samples ranks leave out of a dataset without batch. `what`: "train" or "eval".
+void NoteUnbatched(const char* what, const DatasetHandle& dataset, const data::Pipeline& pipeline) {
+  if (pipeline.batched() || pipeline.left_out() == 0) return;
+  PrintNote(absl::StrCat(what, ": ", pipeline.left_out(), " of ", pipeline.left_out() + pipeline.size() * dataset.feeds,
+                         " samples are left out: of a dataset without batch each of ", dataset.feeds,
+                         " ranks gets as many; with batch all count"));
+}
+
 Status Read(lua_State* L, Session& session, TrainingSpec* t) {
   RETURN_IF_ERROR(CheckFields(
       L, 1, "trainer",
@@ -352,6 +360,7 @@ Status Read(lua_State* L, Session& session, TrainingSpec* t) {
   ASSIGN_OR_RETURN(const auto dataset, FieldDataset(L, 1, "trainer"));
   t->open = [&session, dataset]() -> StatusOr<TrainingData> {
     ASSIGN_OR_RETURN(auto pipeline, dataset->Open(session));
+    if (session.state().rank == 0 && !std::exchange(dataset->noted, true)) NoteUnbatched("train", *dataset, *pipeline);
     return DataOf(*dataset, std::move(pipeline));
   };
   ASSIGN_OR_RETURN(t->options.epochs, FieldInt(L, 1, "epochs", 1));
@@ -416,6 +425,7 @@ void NoteWhatCounts(DatasetHandle& dataset, const data::Pipeline& pipeline) {
                       " times in sums and in confusion_matrix, unless the iterator looks at "
                       "ms.communication.get_rank(); function(i) with length is shared among the ranks"));
   }
+  NoteUnbatched("eval", dataset, pipeline);
   if (pipeline.batched() && pipeline.left_out() > 0) {
     note(absl::StrCat("samples that fill no batch",
                       dataset.Divided() ? absl::StrCat(" of all ", dataset.feeds, " ranks") : "",

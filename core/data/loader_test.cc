@@ -268,6 +268,13 @@ TEST(LoaderTest, FeedsMakeUpTheGlobalBatch) {
   for (auto& feed : feeds) EXPECT_FALSE(*feed->Next(&part));
 }
 
+TEST(LoaderTest, WithoutBatchEachFeedHasAsManySamples) {
+  const auto pipeline = Pipeline::Open(Numbers(13), {1, 2, 1});
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  EXPECT_EQ((*pipeline)->size(), 6);
+  EXPECT_EQ((*pipeline)->left_out(), 1);
+}
+
 TEST(LoaderTest, ShardsAreDisjointCompleteAndEquallyLong) {
   for (int64_t n : {12, 13}) {
     std::multiset<int32_t> seen;

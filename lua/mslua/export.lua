@@ -73,8 +73,11 @@ local function metadata_of(recipe, base, step)
   return list
 end
 
--- The network for batches of both sizes, and for others that the model is to be right for too: an even one, and the
--- recipe's own. One row is left out, for which a graph may lack what is nothing to do for it.
+-- Sizes for which the model is to be right too, beside the recipe's own. One row is left out: a graph may lack what is
+-- nothing to do for it.
+local OTHER_SIZES = { 2, 12, 100 }
+
+-- The network for batches of both sizes, and for others to check the model by.
 local function graphs_of(columns, model)
   local graphs, checks, own = {}, {}, columns[1].shape[1] or 1
   for i, rows in ipairs(sizes_beside(own)) do
@@ -85,9 +88,8 @@ local function graphs_of(columns, model)
     end
     graphs[i] = graph
   end
-  for i, rows in ipairs { 12, own > 1 and own or nil } do
-    -- What fixes the batch at the recipe's size has been found.
-    checks[i] = model:predict_graph(inputs_of(columns, rows), true, rows ~= own and own or nil)
+  for _, rows in ipairs { math.max(own, 2), unpack(OTHER_SIZES) } do
+    checks[#checks + 1] = model:predict_graph(inputs_of(columns, rows), true)
   end
   return graphs, checks
 end

@@ -469,10 +469,10 @@ local draws_from = { eval_dataset = 2 ^ 40, network = 2 ^ 41 }
 local function checked(recipe, name, kinds, ...)
   local v = recipe[name]
   if type(v) == "function" then
-    local drawn = core.random_numbers()
-    if draws_from[name] then core.number_random(draws_from[name]) end
+    local drawn, from = core.random_numbers(), draws_from[name]
+    if from then core.number_random(from) end
     v = frames.call(v, ...)
-    core.number_random(drawn)
+    if from then core.number_random(drawn) end
   end
   local problem = v ~= nil and args.problem({ name, kinds }, v) or (v == nil and "the function gave nothing")
   if problem then report(("%s: %s"):format(name, problem), { name }) end

@@ -136,12 +136,20 @@ error = mslua("export", "bad.lua", "bad.onnx", "--ckpt", "bad/ckpt", code=2).std
 assert "bad.lua:6: export: constant: a number in it is made of the size of the batch" in error, error
 # A number that follows the rows of some batches alone.
 for number, says in (("math.min(x.shape[1], 4)", "a number in it is made of the size of the batch"),
-                     ("(x.shape[1] % 2 == 0 and ops.exp(x) or x)", "computes other operators for another size")):
+                     ("(x.shape[1] % 2 == 0 and ops.exp(x) or x)", "computes other operators for another size"),
+                     ("(x.shape[1] > 16 and ops.exp(x) or x)", "computes other operators for another size")):
     with open("some.lua", "w", encoding="utf-8") as out:
-        out.write(BAD.replace("x.shape[1] ^ 0.5", number).replace("batch(4)", "batch(2)"))
+        out.write(BAD.replace("x.shape[1] ^ 0.5", number))
     mslua("train", "some.lua", "--out", "some", "--no-attach")
     error = mslua("export", "some.lua", "some.onnx", "--ckpt", "some/ckpt", code=2).stderr
     assert says in error and not os.path.exists("some.onnx"), error
+# A parameter with 12 rows, one of the sizes that are tried, in another shape.
+with open("twelve.lua", "w", encoding="utf-8") as out:
+    out.write(BAD.replace("self.a = nn.Dense(2, 2)", 'self.a, self.w = nn.Dense(2, 2), self:parameter("w", { 12, 2 }, "ones")')
+              .replace("x.shape[1] ^ 0.5", "self.w:reshape { 4, 6 }:mean()"))
+mslua("train", "twelve.lua", "--out", "twelve", "--no-attach")
+mslua("export", "twelve.lua", "twelve.onnx", "--ckpt", "twelve/ckpt")
+check("twelve.onnx")
 # What is divided by the rows of a batch, as a mean over them is, holds for any batch.
 with open("mean.lua", "w", encoding="utf-8") as out:
     out.write(BAD.replace("x.shape[1] ^ 0.5", "(1 / x.shape[1]) - ops.reduce_mean(x, 1)"))

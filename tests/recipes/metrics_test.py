@@ -241,6 +241,16 @@ def check_notes():
         check(done.returncode == 0, done)
         notes = [line for line in done.stderr.splitlines() if "note: eval: " in line or "note: the parts " in line]
         check(says in "\n".join(notes) if says else not notes, (ranks, given, done))
+    with open("size.lua", "w", encoding="utf-8") as file:
+        file.write("""local ms = require "mslua"
+ms.communication.init()
+ms.set_auto_parallel_context { parallel_mode = "data_parallel" }
+local rows = ms.dataset.NumpySlicesDataset({ ms.ones { 13, 2 } }, { "x" })
+print(("%d samples, %d batches"):format(rows:get_dataset_size(), rows:batch(2):get_dataset_size()))
+""")
+    for ranks, batches in ((1, 7), (2, 4), (3, 3)):
+        text = run("run", "size.lua", "-n", str(ranks))
+        check("13 samples, %d batches" % batches in text, (ranks, text))
 
 
 main()
