@@ -145,7 +145,7 @@ for number, says in (("math.min(x.shape[1], 4)", "a number in it is made of the 
     assert says in error and not os.path.exists("some.onnx"), error
 # A parameter with 12 rows, one of the sizes that are tried, in another shape.
 with open("twelve.lua", "w", encoding="utf-8") as out:
-    out.write(BAD.replace("self.a = nn.Dense(2, 2)", 'self.a, self.w = nn.Dense(2, 2), self:parameter("w", { 12, 2 }, "ones")')
+    out.write(BAD.replace("self.a = ", 'self.w = self:parameter("w", { 12, 2 }, "ones") self.a = ')
               .replace("x.shape[1] ^ 0.5", "self.w:reshape { 4, 6 }:mean()"))
 mslua("train", "twelve.lua", "--out", "twelve", "--no-attach")
 mslua("export", "twelve.lua", "twelve.onnx", "--ckpt", "twelve/ckpt")
