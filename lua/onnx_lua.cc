@@ -1,4 +1,6 @@
 // core.export_onnx: a traced network as an ONNX file.
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "core/base/exit_code.h"
 #include "core/onnx/export.h"
@@ -33,14 +35,16 @@ StatusOr<int> ExportOnnx(lua_State* L, Session& session) {
     }
     return absl::InternalError(absl::StrCat("export_onnx: no parameter '", name, "'"));
   };
+  std::vector<const Graph*> others;
   lua_getfield(L, 1, "checks");
   for (int i = 1; lua_type(L, -1) == LUA_TTABLE && i <= static_cast<int>(lua_objlen(L, -1)); ++i) {
     const StackGuard guard(L);
     lua_rawgeti(L, -1, i);
     const auto* third = ToObject<std::shared_ptr<TracedGraph>>(L, -1);
     if (third == nullptr) return absl::InvalidArgumentError("export_onnx: checks: expected graphs");
-    RETURN_IF_ERROR(onnx::CheckOtherSize(graph->graph, other->graph, (*third)->graph, value_of));
+    others.push_back(&(*third)->graph);
   }
+  RETURN_IF_ERROR(onnx::CheckOtherSizes(graph->graph, other->graph, others, value_of));
   ASSIGN_OR_RETURN(onnx::Model model, onnx::ExportGraph(graph->graph, other->graph, weights, value_of));
   lua_getfield(L, 1, "metadata");
   for (int i = 1; lua_type(L, -1) == LUA_TTABLE && i <= static_cast<int>(lua_objlen(L, -1)); ++i) {

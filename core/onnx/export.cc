@@ -222,15 +222,19 @@ bool SameNode(const OnnxNode& a, const OnnxNode& b) {
 
 }  // namespace
 
-Status CheckOtherSize(const Graph& first, const Graph& second, const Graph& third, const ValueOfParameter& value_of) {
+Status CheckOtherSizes(const Graph& first, const Graph& second, absl::Span<const Graph* const> others,
+                       const ValueOfParameter& value_of) {
   ASSIGN_OR_RETURN(const Model model, ExportGraph(first, second, DType::kF32, value_of));
-  ASSIGN_OR_RETURN(const Model other, ExportGraph(third, second, DType::kF32, value_of));
-  const bool same = absl::c_equal(model.nodes, other.nodes, SameNode) &&
-                    absl::c_equal(model.initializers, other.initializers, SameContents);
-  if (same) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "export: the network computes with the number of rows, and not alike for all numbers: it must not use it as a "
-      "number");
+  for (const Graph* third : others) {
+    ASSIGN_OR_RETURN(const Model other, ExportGraph(*third, second, DType::kF32, value_of));
+    if (absl::c_equal(model.nodes, other.nodes, SameNode) &&
+        absl::c_equal(model.initializers, other.initializers, SameContents))
+      continue;
+    return absl::InvalidArgumentError(
+        "export: the network computes with the number of rows, and not alike for all numbers: it must not use it as a "
+        "number");
+  }
+  return absl::OkStatus();
 }
 
 StatusOr<Model> ExportGraph(const Graph& first, const Graph& second, DType weights, const ValueOfParameter& value_of) {

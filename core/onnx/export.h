@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "core/base/tensor.h"
 #include "core/graph/graph.h"
 #include "core/onnx/model.h"
@@ -21,8 +22,9 @@ using ValueOfParameter = std::function<StatusOr<TensorView>(const std::string& n
 // batch in a way that ONNX cannot say.
 StatusOr<Model> ExportGraph(const Graph& first, const Graph& second, DType weights, const ValueOfParameter& value_of);
 
-// INVALID_ARGUMENT where what differs between the two traces does not follow the batch up to a third size, whose trace
-// `third` is, as where the network takes the lesser of the number of rows and 4.
-Status CheckOtherSize(const Graph& first, const Graph& second, const Graph& third, const ValueOfParameter& value_of);
+// INVALID_ARGUMENT where what differs between the two traces does not follow the batch for the sizes of `others`,
+// traces too, as where the network takes the lesser of the number of rows and 4.
+Status CheckOtherSizes(const Graph& first, const Graph& second, absl::Span<const Graph* const> others,
+                       const ValueOfParameter& value_of);
 
 }  // namespace mslua::onnx
