@@ -16,6 +16,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "attach/server/answer_json.h"
 #include "core/base/atomic_file.h"
 #include "core/base/authentication.h"
 #include "core/base/clock.h"
@@ -103,8 +104,7 @@ Status MakeJobFolder(Job* job) {
   RETURN_IF_ERROR(WritePrivate(job->folder + "/token", token));
   const Json json = {{"id", job->id},   {"name", job->name},   {"run", job->run},
                      {"pid", job->pid}, {"ranks", job->ranks}, {"started", job->started}};
-  RETURN_IF_ERROR(
-      WritePrivate(job->folder + "/job.json", json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"));
+  RETURN_IF_ERROR(WritePrivate(job->folder + "/job.json", Dump(json) + "\n"));
   return job->run.empty() ? absl::OkStatus() : WriteFileAtomically(job->run + "/attach", job->id + "\n");
 }
 

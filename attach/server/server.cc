@@ -24,7 +24,6 @@ constexpr size_t kPartBytes = 48 << 10;
 constexpr size_t kMaxQueued = 8 << 20;
 constexpr int kWaitingClients = 16;                         // not yet proven
 constexpr absl::Duration kPause = absl::Milliseconds(100);  // without descriptors to accept with
-
 constexpr size_t kNonceBytes = 32;
 
 }  // namespace

@@ -8,17 +8,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "attach/server/answer_json.h"
 #include "core/graph/collective_node.h"
-#include "nlohmann/json.hpp"
 
 namespace mslua::endpoint {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr int kCompute = 0, kCollectives = 1, kData = 2, kThreads = 3, kSteps = 3;  // the last is no thread's work
-
-std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 Json NameOfThread(int rank, int thread, const char* name) {
   return {{"ph", "M"}, {"pid", rank}, {"tid", thread}, {"name", "thread_name"}, {"args", {{"name", name}}}};
