@@ -165,6 +165,9 @@ def test_dumps():
     check("values in Lua and as a table", code == 0 and text.startswith("4\t1.5\ttrue\n") and "1.5,null" in text, text)
     text, code = attach(".dump w w.safetensors", rw=False)
     check("a dump is in the run folder", code == 0 and os.path.exists(job.folder + "/dumps/w.safetensors"), text)
+    text, code = attach(".dump w ../w.safetensors", rw=False)
+    check("a dump stays in its folder", code == 2 and "expected a file in dumps/ of the run folder" in text
+          and not os.path.exists(job.folder + "/w.safetensors"), text)
     job.kill()
     gone = run("runs", "rm", "types")
     check("a run is removed with its dumps", gone.returncode == 0, gone)
@@ -277,6 +280,9 @@ def test_lua_at_the_rank():
         text, code = attach("@all 1 + 1", "@0 ms.ones{2}", "@all ms.run.stat('w2').stat.elements",
                             "@0 print('a') return 2")
         check("Lua runs at the rank", code == 0 and "[0] 2" in text and "f32[2]" in text and "[0] 64" in text, text)
+        text, code = attach("@all string.rep('x', 1e5)")
+        check("what is left out is said", code == 0 and "more output than 48 KiB: the rest is left out" in text,
+              text[-99:])
     text, code = attach("@all 1", rw=False)
     check("Lua at a rank needs the writer lock", code == 2 and "writer lock" in text, text)
     text, code = attach("@3 1")

@@ -582,6 +582,10 @@ TEST(LoaderTest, PaddedBatchesHaveClearErrors) {
   EXPECT_THAT(error({{"tokens", {{4, 1}, 0}}}), HasSubstr("its pad_info has 2 dimensions"));
   EXPECT_THAT(error({{"tokens", {{0}, 0}}}), HasSubstr("expected sizes of at least 1, got 0"));
   EXPECT_THAT(error({{"tokens", {{4}, 0.5}}}), HasSubstr("expected a pad value of that type, got 0.5"));
+  const auto infinite = Pipeline::Open(
+      ragged.Map({{Rescale{2}}, {"pixels"}}).Batch({10, false, {{"tokens", {{4}, 0}}, {"pixels", {{2, 2, 3}, 1e39}}}}),
+      {});
+  EXPECT_THAT(std::string(infinite.status().message()), HasSubstr("expected a pad value of that type, got 1e+39"));
   EXPECT_THAT(error({{"tokns", {{4}, 0}}}), HasSubstr("padded_batch: no column 'tokns'; there are tokens, pixels"));
   EXPECT_THAT(error({}), HasSubstr("all must be alike, but for columns that pad_info of padded_batch"));
   EXPECT_THAT(ErrorOf(Numbers(4).Batch({2, false, {{"x", {{3}, 0}}}}).Map({{Rescale{2}}, {"x"}})),

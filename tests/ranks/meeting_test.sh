@@ -92,6 +92,19 @@ done
 out=$(cat differs_?.txt) code=4
 expect "a rank that differs" 4 "refused: its command line is "
 
+# Two that count other ranks do not train together; which of them comes first is open.
+counting() {
+  env RANK="$1" WORLD_SIZE="$2" MASTER_ADDR=127.0.0.1 MASTER_PORT=$((MS_SCHED_PORT + 2)) MS_CLUSTER_TIMEOUT=10 \
+    timeout 30 "$mslua" train "$recipe" > "counts_$1.txt" 2>&1
+}
+counting 0 2 &
+first=$!
+counting 1 3
+[ $? = 4 ] || fail "another WORLD_SIZE: $(cat counts_1.txt)"
+wait "$first"
+out=$(cat counts_?.txt) code=4
+expect "another WORLD_SIZE" 4 "its WORLD_SIZE is "
+
 # One worker is a cluster too.
 MS_WORKER_NUM=1 "$mslua" sched > single.txt 2>&1 &
 scheduler=$!

@@ -184,6 +184,35 @@ def main():
         out = run("train", "bad.lua", code=2)
         check("error: bad.lua:" in out and says in out, (metrics, out))
     check_notes()
+    check_draws()
+
+
+# Each part of it draws random numbers.
+DRAWN = """
+local ms = require "mslua"
+local nn = ms.nn
+local function rows()
+  local x = ms.randn { 16, 4 }
+  return ms.dataset.NumpySlicesDataset({ x, x:sum(2, true) }, { "x", "y" }):batch(4)
+end
+local Net = nn.Cell:extend "Net"
+function Net:init() self.fc, self.drawn = nn.Dense(4, 1), ms.randn { 4 } end
+function Net:construct(x) return self.fc(x + self.drawn) end
+return ms.recipe { name = "drawn", dataset = rows, eval_dataset = rows, network = function() return Net() end,
+  loss = nn.MSELoss(), optimizer = nn.SGD { learning_rate = 0.01 }, train = { epochs = 1 }, checkpoint = {} }
+"""
+
+
+def check_draws():
+    """Verbs that make other parts of a recipe draw the same numbers for the parts that they make."""
+    with open("drawn.lua", "w", encoding="utf-8") as file:
+        file.write(DRAWN)
+    run("train", "drawn.lua", "--out", "drawn", "--no-attach")
+    with open("drawn/metrics.jsonl", encoding="utf-8") as file:
+        trained = [json.loads(line)["eval_loss"] for line in file if "eval_loss" in line][-1]
+    text = run("eval", "drawn.lua", "--ckpt", "drawn/ckpt", "--json")
+    measured = json.loads(text[text.index("{"):].splitlines()[0])["loss"]
+    check(abs(measured - trained) < 1e-5 * trained, (measured, trained))
 
 
 # Datasets that ranks do not share by themselves; 13 samples.
@@ -197,6 +226,7 @@ local function dataset(kind)
   if kind == "parts" then options.num_shards, options.shard_id = ranks, rank end
   if kind == "same" then options.num_shards, options.shard_id = ranks, 0 end
   local source = value
+  if kind == "bare" then source = function(i) return { value(i) } end end
   if kind == "iterator" then
     options = {}
     source = function()
@@ -206,6 +236,7 @@ local function dataset(kind)
   end
   local ds = ms.dataset.GeneratorDataset(source, { "x" }, options)
   if kind == "samples" then ds = ds:take(8) end
+  if kind == "bare" then return ds end
   ds = ds:batch(2, { drop_remainder = kind == "dropped" })
   if kind == "taken" then ds = ds:take(3) end
   if kind == "skipped" then ds = ds:skip(1) end
@@ -234,7 +265,8 @@ def check_notes():
             (1, "eval=dropped", "eval: samples that fill no batch are left out: 1 of 13;"),
             (2, "eval=taken", "eval: take behind batch counts batches of all 2 ranks, of 4 samples: another number"),
             (2, "eval=skipped", "eval: skip behind batch counts batches of all 2 ranks, of 4 samples: another number"),
-            (1, "eval=taken", ""), (2, "eval=samples", ""), (2, "eval=whole", ""),
+            (2, "eval=bare", "eval: 1 of 13 samples are left out: of a dataset without batch each of 2 ranks gets as"),
+            (1, "eval=bare", ""), (1, "eval=taken", ""), (2, "eval=samples", ""), (2, "eval=whole", ""),
             (2, "shards=same", "the parts of the dataset are not one for each of 2 ranks")):
         done = subprocess.run([MSLUA, "train", "readers.lua", "--max-steps", "1", "-n", str(ranks), given],
                               env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
