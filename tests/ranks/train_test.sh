@@ -129,4 +129,32 @@ for ranks in 2 1 3; do
   run "$mslua" train "$recipe" -n $ranks --out ctrl_c --resume --max-steps 1
   expect "resume on $ranks ranks" 0 "resuming from ctrl_c/ckpt"
 done
+
+# An optimizer's state of which each rank has a part is neither saved nor loaded by hand: the file would be a part too.
+cat > by_hand.lua <<'LUA'
+local ms = require "mslua"
+local nn = ms.nn
+local p = ms.params { mode = "data_parallel", loads = false }
+ms.communication.init()
+local net = nn.Dense(4, 2)
+local optimizer = nn.Momentum(net:trainable_params(), 0.1, 0.9)
+ms.save_checkpoint(optimizer, "whole.ckpt")
+ms.set_auto_parallel_context {
+  parallel_mode = p.mode, enable_parallel_optimizer = p.mode == "data_parallel",
+  parallel_optimizer_config = { parallel_optimizer_threshold = 1 },
+}
+if p.loads then ms.load_param_into_net(optimizer, ms.load_checkpoint "whole.ckpt") end
+ms.save_checkpoint(optimizer, "part.ckpt")
+LUA
+slices="Momentum: its state is sharded over ranks here (enable_parallel_optimizer): ms.Model"
+sharded="Momentum: parameters are sharded over ranks here: ms.Model"
+run "$mslua" run by_hand.lua -n 2 mode=data_parallel
+expect "save state in slices" 2 "$slices's checkpoints save its state"
+run "$mslua" run by_hand.lua -n 2 mode=data_parallel loads=true
+expect "load state in slices" 2 "$slices resumes with its state"
+run "$mslua" run by_hand.lua -n 2 mode=semi_auto_parallel
+expect "save sharded state" 2 "$sharded's checkpoints save its state"
+run "$mslua" run by_hand.lua -n 2 mode=semi_auto_parallel loads=true
+expect "load sharded state" 2 "$sharded resumes with its state"
+[ -d whole.ckpt ] && [ ! -e part.ckpt ] || fail "by hand: $(ls -d ./*.ckpt)"
 finish
