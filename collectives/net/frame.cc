@@ -65,6 +65,11 @@ StatusOr<Frame> DecodeFrameHeader(absl::string_view header, int* source_bytes) {
       wire.count < 0 || wire.bytes > kMaxFramePayload) {
     return absl::DataLossError("a frame header holds values out of range");
   }
+  const auto code = static_cast<absl::StatusCode>(wire.status);
+  if (wire.type == static_cast<uint8_t>(Frame::Type::kAbort) && code != absl::StatusCode::kAborted &&
+      code != absl::StatusCode::kFailedPrecondition) {
+    return absl::DataLossError(absl::StrCat("an abort has status ", wire.status));
+  }
   *source_bytes = wire.source_size;
   Frame frame;
   frame.type = static_cast<Frame::Type>(wire.type);

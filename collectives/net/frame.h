@@ -19,7 +19,7 @@ struct Frame {
   };
   Type type = Type::kData;
   uint8_t stage = 0;
-  uint16_t status = 0;  // an absl::StatusCode
+  uint16_t status = 0;  // an absl::StatusCode; of kAbort kAborted or kFailedPrecondition (AsSeenByOthers)
   uint32_t epoch = 0;
   uint64_t group = 0;     // hash of the group's key
   uint64_t sequence = 0;  // of the group's collectives, or of the messages of a pair

@@ -66,6 +66,21 @@ TEST(Frame, DamageIsFound) {
     EXPECT_FALSE(DecodeFrameHeader(good.substr(0, size), &source).ok());
 }
 
+TEST(Frame, AnAbortHasTheStatusOfOne) {
+  Frame frame = Sample();
+  frame.type = Frame::Type::kAbort;
+  for (const auto& [code, good] : {std::pair(absl::StatusCode::kOk, false),
+                                  {absl::StatusCode::kDeadlineExceeded, false},
+                                  {static_cast<absl::StatusCode>(77), false},
+                                  {absl::StatusCode::kFailedPrecondition, true},
+                                  {absl::StatusCode::kAborted, true}}) {
+    frame.status = static_cast<uint16_t>(code);
+    int source = 0;
+    const Status status = DecodeFrameHeader(EncodeFrame(frame).substr(0, kFrameHeaderBytes), &source).status();
+    EXPECT_EQ(status.code(), good ? absl::StatusCode::kOk : absl::StatusCode::kDataLoss) << frame.status;
+  }
+}
+
 TEST(Frame, AnyBytesAreAnErrorOrAFrame) {
   for (uint64_t round = 0; round < 20000; ++round) {
     std::string bytes(kFrameHeaderBytes, 0);

@@ -67,6 +67,7 @@ void Links::SendAbort(int peer, Frame frame, absl::string_view reason) {
   if (!p.lost.empty()) return;
   frame.type = Frame::Type::kAbort;
   frame.bytes = reason.size();
+  frame.payload_crc = Crc32c(reason.data(), reason.size());
   const bool idle = p.queue.empty();
   p.queue.push_back({absl::StrCat(EncodeFrame(frame), reason), nullptr, 0, 0, frame.group, nullptr});
   if (idle) Write(p);
@@ -340,7 +341,9 @@ void Links::Finish(Peer& peer) {
   news_ = true;
   if (a.frame.type == Frame::Type::kAbort) {
     aborts_.emplace(a.frame.group, Status(static_cast<absl::StatusCode>(a.frame.status),
-                                          absl::string_view(a.heap.get(), a.frame.bytes)));
+                                          a.crc == a.frame.payload_crc
+                                              ? absl::string_view(a.heap.get(), a.frame.bytes)
+                                              : "another rank failed; its reason was damaged on its way"));
   }
   peer.reading = nullptr;
 }
