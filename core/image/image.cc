@@ -20,7 +20,7 @@
 namespace mslua {
 namespace {
 
-constexpr uint64_t kMagic = 0x32'65'67'61'6d'69'73'6d;  // "msimage2"
+constexpr uint64_t kMagic = 0x33'65'67'61'6d'69'73'6d;  // "msimage3"
 constexpr int64_t kPage = 4096, kHugePage = 2 << 20;
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kLargestCopied = 1 << 20;
@@ -38,7 +38,7 @@ int SideOf(uint64_t word) { return static_cast<int>(word & 1); }
 struct RecordHead {
   uint32_t bytes;
   uint32_t crc;
-  int64_t turn;
+  uint64_t word;  // that names it
 };
 
 int64_t OffsetOf(int record) { return kRecords + record * kRecordStride; }
@@ -255,7 +255,7 @@ int64_t Image::committed() const { return TurnOf(header()->committed.load()); }
 int64_t Image::prepared() const { return TurnOf(header()->prepared.load()); }
 int Image::side() const { return SideOf(header()->committed.load()); }
 
-StatusOr<int> Image::WriteRecord(int64_t turn, absl::string_view record) {
+StatusOr<uint64_t> Image::WriteRecord(int64_t turn, int side, absl::string_view record) {
   if (static_cast<int64_t>(record.size()) > kRecordBytes - static_cast<int64_t>(sizeof(RecordHead))) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the record of step-by-step recovery has ", record.size(), " bytes, more than ", kRecordBytes));
@@ -264,24 +264,25 @@ StatusOr<int> Image::WriteRecord(int64_t turn, absl::string_view record) {
   const int free = 1 - RecordOfWord(committed);
   // Not prepared, while its record or its values are half there.
   if (header()->prepared.load() != committed) SetWord(header()->prepared, committed);
-  RecordHead head = {static_cast<uint32_t>(record.size()), Crc32c(record.data(), record.size()), turn};
+  const uint64_t word = WordOf(turn, free, side);
+  RecordHead head = {static_cast<uint32_t>(record.size()), Crc32c(record.data(), record.size()), word};
   iovec pieces[] = {{&head, sizeof head}, {const_cast<char*>(record.data()), record.size()}};
   RETURN_IF_ERROR(WriteAll(descriptor_, absl::MakeSpan(pieces), OffsetOf(free)));
-  return free;
+  return word;
 }
 
 Status Image::Prepare(int64_t turn, int side, absl::string_view record) {
-  ASSIGN_OR_RETURN(const int free, WriteRecord(turn, record));
+  ASSIGN_OR_RETURN(const uint64_t word, WriteRecord(turn, side, record));
   Access(side, false);
-  SetWord(header()->prepared, WordOf(turn, free, side));
+  SetWord(header()->prepared, word);
   return absl::OkStatus();
 }
 
 Status Image::PrepareCopy(int64_t turn, absl::Span<const Value> values, absl::string_view record) {
-  ASSIGN_OR_RETURN(const int free, WriteRecord(turn, record));
   const int to = committed() == kNoTurn ? 0 : 1 - side();
+  ASSIGN_OR_RETURN(const uint64_t word, WriteRecord(turn, to, record));
   RETURN_IF_ERROR(WriteValues(to, values));
-  SetWord(header()->prepared, WordOf(turn, free, to));
+  SetWord(header()->prepared, word);
   return absl::OkStatus();
 }
 
@@ -313,10 +314,9 @@ void Image::Commit() {
 }
 
 Status Image::GoTo(int64_t turn) {
-  RETURN_IF_ERROR(RecordOf(turn).status());
-  const uint64_t prepared = header()->prepared.load();
-  if (turn == TurnOf(prepared)) SetWord(header()->committed, prepared);
-  SetWord(header()->prepared, header()->committed.load());
+  ASSIGN_OR_RETURN(const Held held, Find(turn));
+  if (header()->committed.load() != held.word) SetWord(header()->committed, held.word);
+  SetWord(header()->prepared, held.word);
   ProtectSides();
   return absl::OkStatus();
 }
@@ -327,19 +327,24 @@ void Image::Forget() {
   ProtectSides();
 }
 
-StatusOr<std::string> Image::RecordOf(int64_t turn) const {
+StatusOr<Image::Held> Image::Find(int64_t turn) const {
   for (const std::atomic<uint64_t>* word : {&header()->committed, &header()->prepared}) {
     const uint64_t w = word->load();
     if (w == 0 || TurnOf(w) != turn) continue;
     const char* const at = memory_ + OffsetOf(RecordOfWord(w));
     RecordHead head;
     memcpy(&head, at, sizeof head);
-    if (head.turn != turn || head.bytes > kRecordBytes - sizeof head ||
-        head.crc != Crc32c(at + sizeof head, head.bytes))
-      return absl::DataLossError(absl::StrCat("the record of turn ", turn, " is damaged"));
-    return std::string(at + sizeof head, head.bytes);
+    const bool whole = head.word == w && head.bytes <= kRecordBytes - sizeof head &&
+                       head.crc == Crc32c(at + sizeof head, head.bytes);
+    if (!whole) return absl::DataLossError(absl::StrCat("the record of turn ", turn, " is damaged"));
+    return Held{w, {at + sizeof head, head.bytes}};
   }
   return absl::NotFoundError(absl::StrCat("the image holds turn ", committed(), " and not ", turn));
+}
+
+StatusOr<std::string> Image::RecordOf(int64_t turn) const {
+  ASSIGN_OR_RETURN(const Held held, Find(turn));
+  return std::string(held.record);
 }
 
 void Image::Begin(int64_t step) { begun_word()->store(BegunWord(step), std::memory_order_relaxed); }

@@ -102,8 +102,14 @@ class Image {
   const Header* header() const;
   std::atomic<uint64_t>* begun_word() const;
   Status WriteValues(int side, absl::Span<const Value> values);
-  // Writes the free record, which no turn has until `prepared` says so; gives which one it is.
-  StatusOr<int> WriteRecord(int64_t turn, absl::string_view record);
+  // Writes the free record, which no turn has until `prepared` says so; gives the word that does.
+  StatusOr<uint64_t> WriteRecord(int64_t turn, int side, absl::string_view record);
+  // A turn that is committed or prepared: its word in the header, and its record. NotFound, DataLoss.
+  struct Held {
+    uint64_t word;
+    absl::string_view record;
+  };
+  StatusOr<Held> Find(int64_t turn) const;
   void SetWord(const std::atomic<uint64_t>& word, uint64_t value);
   void CloseHeader();
   void ProtectSides();

@@ -138,6 +138,33 @@ TEST(Image, WhatIsDamagedIsAnError) {
   EXPECT_FALSE(Image::Open(-1).ok());
 }
 
+// Two turns, and the words that name them with one bit that is another: none is taken for the other, nor its values.
+TEST(Image, ADamagedWordNamesNoOtherSide) {
+  const auto image = MakeImage(Entries());
+  ASSERT_TRUE(image->Prepare(1, 0, "one").ok());
+  image->Commit();
+  ASSERT_TRUE(image->Prepare(2, 1, "two").ok());
+  constexpr int64_t kWords = 24, kBytes = 16;  // of the header: committed, prepared
+  char good[kBytes];
+  ASSERT_EQ(pread(image->descriptor(), good, kBytes, kWords), kBytes);
+  for (int bit = 0; bit < 8 * kBytes; ++bit) {
+    char bad[kBytes];
+    std::memcpy(bad, good, kBytes);
+    bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << (bit % 8)));
+    for (const int64_t turn : {1, 2}) {
+      ASSERT_EQ(pwrite(image->descriptor(), bad, kBytes, kWords), kBytes);
+      const auto opened = Image::Open(image->descriptor());
+      ASSERT_TRUE(opened.ok());
+      const auto record = (*opened)->RecordOf(turn);
+      ASSERT_EQ((*opened)->GoTo(turn).ok(), record.ok()) << bit;
+      if (!record.ok()) continue;
+      EXPECT_EQ(*record, turn == 1 ? "one" : "two") << bit;
+      EXPECT_EQ((*opened)->side(), turn - 1) << bit;
+      EXPECT_EQ(*(*opened)->RecordOf(turn), *record) << bit;
+    }
+  }
+}
+
 TEST(Image, NothingIsCommittedAfterForget) {
   const auto image = MakeImage(Entries());
   ASSERT_TRUE(image->Prepare(1, 0, "one").ok());
