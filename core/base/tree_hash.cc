@@ -39,22 +39,19 @@ struct Node {
 MSLUA_INLINE void LoadWords(const uint8_t* const (&data)[kLanes], size_t at, Lanes* message) {
   Lanes rows[kLanes], pairs[kLanes], fours[kLanes];
   for (int j = 0; j < kLanes; ++j) std::memcpy(&rows[j], data[j] + at, sizeof(Lanes));
-  const Lanes even = {0, 8, 2, 10, 4, 12, 6, 14}, odd = {1, 9, 3, 11, 5, 13, 7, 15};
   for (int j = 0; j < kLanes; j += 2) {
-    pairs[j] = __builtin_shuffle(rows[j], rows[j + 1], even);
-    pairs[j + 1] = __builtin_shuffle(rows[j], rows[j + 1], odd);
+    pairs[j] = __builtin_shufflevector(rows[j], rows[j + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+    pairs[j + 1] = __builtin_shufflevector(rows[j], rows[j + 1], 1, 9, 3, 11, 5, 13, 7, 15);
   }
-  const Lanes low = {0, 1, 8, 9, 4, 5, 12, 13}, high = {2, 3, 10, 11, 6, 7, 14, 15};
   for (int j = 0; j < kLanes; j += 4) {
     for (int k = 0; k < 2; ++k) {
-      fours[j + k] = __builtin_shuffle(pairs[j + k], pairs[j + k + 2], low);
-      fours[j + k + 2] = __builtin_shuffle(pairs[j + k], pairs[j + k + 2], high);
+      fours[j + k] = __builtin_shufflevector(pairs[j + k], pairs[j + k + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+      fours[j + k + 2] = __builtin_shufflevector(pairs[j + k], pairs[j + k + 2], 2, 3, 10, 11, 6, 7, 14, 15);
     }
   }
-  const Lanes first = {0, 1, 2, 3, 8, 9, 10, 11}, second = {4, 5, 6, 7, 12, 13, 14, 15};
   for (int k = 0; k < 4; ++k) {
-    message[k] = __builtin_shuffle(fours[k], fours[k + 4], first);
-    message[k + 4] = __builtin_shuffle(fours[k], fours[k + 4], second);
+    message[k] = __builtin_shufflevector(fours[k], fours[k + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+    message[k + 4] = __builtin_shufflevector(fours[k], fours[k + 4], 4, 5, 6, 7, 12, 13, 14, 15);
   }
 }
 

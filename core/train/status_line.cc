@@ -32,7 +32,7 @@ std::string RateText(double rate) {
   if (rate >= 1e6) return absl::StrFormat("%.1fM", rate / 1e6);
   if (rate >= 1e4) return absl::StrFormat("%.0fk", rate / 1e3);
   if (rate >= 1e3) return absl::StrFormat("%.1fk", rate / 1e3);
-  return absl::StrFormat(rate >= 10 ? "%.0f" : "%.2g", rate);
+  return rate >= 10 ? absl::StrFormat("%.0f", rate) : absl::StrFormat("%.2g", rate);
 }
 
 std::string StatusText(const StatusFields& f, int columns) {
