@@ -68,7 +68,7 @@ MSLUA_OPERATOR(strided_slice) {
           "Where there are none, as in Python, the result has no elements.");
   op.Input("x").AllTypes();
   op.Required("begin", AttrKind::kInts, "the first subscript of each dimension")
-      .Required("end", AttrKind::kInts, "one past the last subscript");
+      .Required("end", AttrKind::kInts, "one past the last subscript; by name in Lua: end_");
   op.Attr("strides", AttrKind::kInts, std::vector<int64_t>{}, "steps, positive; none: 1 each");
   op.Rule(SliceRule);
   op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {

@@ -103,7 +103,7 @@ function Operator:__tostring()
   return ("%s(%s)"):format(self.class_name, table.concat(words, ", "))
 end
 
--- An attribute whose name is a keyword of Lua is written with an underscore: end_.
+-- An attribute whose name is a keyword of Lua can be written with an underscore: end_, or ["end"].
 local function with_keywords(info, f)
   local names = {}
   for _, attr in ipairs(info.attrs) do
@@ -116,7 +116,13 @@ local function with_keywords(info, f)
     if type(last) == "table" and not getmetatable(last) and not args.is_list(last) then
       local named = {}
       for key, v in pairs(last) do named[key] = v end
-      for _, key in ipairs(names) do named[key], named[key .. "_"] = named[key .. "_"], nil end
+      for _, key in ipairs(names) do
+        local written = key .. "_"
+        if named[key] ~= nil and named[written] ~= nil then
+          errors.fail("%s: attribute '%s' is given twice, as '%s' too", info.class or info.name, key, written)
+        end
+        if named[written] ~= nil then named[key], named[written] = named[written], nil end
+      end
       list[n] = named
     end
     return f(unpack(list, 1, n))

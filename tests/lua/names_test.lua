@@ -26,6 +26,10 @@ check.case("an attribute whose name is a keyword is written with an underscore",
   local x = ms.arange(5)
   local wanted = ms.ops.strided_slice(x, { 2 }, { 4 }, { 1 }):totable()
   check.equal(ms.ops.strided_slice(x, { begin = { 2 }, end_ = { 4 }, strides = { 1 } }):totable(), wanted)
+  check.equal(ms.ops.strided_slice(x, { begin = { 2 }, ["end"] = { 4 } }):totable(), wanted)
+  check.fails_here("attribute 'end' is given twice, as 'end_' too", function()
+    return (ms.ops.strided_slice(x, { begin = { 2 }, ["end"] = { 4 }, end_ = { 3 } }))
+  end)
   check.equal(ms.ops.StridedSlice { begin = { 2 }, end_ = { 4 }, strides = { 1 } }(x):totable(), wanted)
 end)
 
