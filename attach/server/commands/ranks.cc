@@ -18,7 +18,8 @@ std::string Heading() {
 std::string Line(const Snapshots& rank) {
   const TrainProgress& p = rank.view().trainer->progress();
   const double samples_per_s = p.SamplesPerSecond();
-  const std::string rate = absl::StrFormat(samples_per_s < 10 ? "%.3g" : "%.1f", samples_per_s);
+  const std::string rate =
+      samples_per_s < 10 ? absl::StrFormat("%.3g", samples_per_s) : absl::StrFormat("%.1f", samples_per_s);
   return absl::StrFormat("%-4d %-15s %-8d %-10d %-14s %-8d %-10s %-9s %.1fs\n", rank.view().rank, rank.host(), getpid(),
                          rank.view().job_epoch, PhaseName(p.phase.load()), p.step.load(), rate,
                          BytesText(ResidentBytes()),
