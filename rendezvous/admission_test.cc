@@ -260,6 +260,34 @@ TEST_F(Admitting, TheOldestMakesWay) {
   EXPECT_LT(lines_.size(), 12u);
 }
 
+// While a job trains, many connections that come to nothing wait; who is wanted comes as soon as it no longer does.
+TEST_F(Admitting, StrangersWaitWhileTimeIsSpared) {
+  options_.strangers_at_once = 4;
+  options_.strangers_a_second = 1e-3;
+  OverTcp();
+  const auto listens = [this] {
+    std::vector<pollfd> entries;
+    admission_->Poll(&entries);
+    return entries[0].fd >= 0;
+  };
+  const auto strangers = [&](int n) {
+    for (int i = 0; i < n; ++i) Say(Dial(), "GET / HTTP/1.1\r\n\r\n");
+  };
+  strangers(20);
+  TurnUntil([&] { return !lines_.empty() && admission_->pending() == 0; });
+  EXPECT_TRUE(listens());
+  admission_->Spare(true);
+  strangers(20);
+  TurnUntil([&] { return !listens(); });
+  Fd socket;
+  std::thread honest = Honest(&socket, "a");
+  admission_->Spare(false);
+  EXPECT_TRUE(listens());
+  TurnUntil([&] { return known_.size() == 1; });
+  honest.join();
+  EXPECT_EQ(known_[0].join.fields.at("id"), "a");
+}
+
 // Nothing is accepted, and no core is kept busy with trying.
 TEST_F(Admitting, WithoutDescriptors) {
   OverUnix();
