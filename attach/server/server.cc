@@ -26,6 +26,10 @@ constexpr int kWaitingClients = 16;                         // not yet proven
 constexpr absl::Duration kPause = absl::Milliseconds(100);  // without descriptors to accept with
 constexpr size_t kNonceBytes = 32;
 
+std::string NoMore(int clients) {
+  return absl::StrCat("the job serves ", clients, " clients and no more: try later");
+}
+
 }  // namespace
 
 std::string ProofOf(absl::string_view token, absl::string_view nonce) {
@@ -144,7 +148,7 @@ void Server::Accept() {
   client->socket = *std::move(socket);
   client->proof_until = MonotonicNow() + options_.proof_limit;
   if (clients() >= options_.max_clients)
-    return Refuse(*client, absl::StrCat("the job serves ", options_.max_clients, " clients and no more: try later"));
+    return Refuse(*client, NoMore(options_.max_clients));
   if (static_cast<int>(clients_.size()) - clients() >= kWaitingClients)
     return Refuse(*client, "too many connections have not shown yet that they know the job's token: try later");
   const auto nonce = RandomBytes(kNonceBytes);
@@ -173,7 +177,7 @@ void Server::Handle(Client& client, const ControlMessage& message) {
         !SameSecret(message.Field("proof"), ProofOf(options_.token, client.nonce)))
       return Refuse(client, "the token is not this job's");
     if (clients() >= options_.max_clients)
-      return Refuse(client, absl::StrCat("the job serves ", options_.max_clients, " clients and no more: try later"));
+      return Refuse(client, NoMore(options_.max_clients));
     ++accepted_;
     const std::lock_guard<std::mutex> lock(mutex_);
     client.accepted = true;
