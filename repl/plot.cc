@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "core/base/printable.h"
+#include "core/text/unicode.h"
 
 namespace mslua::repl {
 namespace {
@@ -102,9 +104,10 @@ std::string Summary(const Curve& curve, const PlotOptions& options, char mark, b
                          options.x_label, most->first);
 }
 
+// Text of an XML document, which is UTF-8 without control characters.
 std::string Escaped(const std::string& text) {
   std::string out;
-  for (const char c : text) out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : std::string(1, c);
+  for (const char c : text::ReplaceInvalidUtf8(Printable(text))) out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : std::string(1, c);
   return out;
 }
 

@@ -101,5 +101,11 @@ TEST(SvgPlot, AKeyHasItsOwnAxisWithTicks) {
   EXPECT_THAT(svg, Not(HasSubstr("nan")));
 }
 
+TEST(SvgPlot, NamesOfAnyBytesAreXml) {
+  const std::string svg = SvgPlot({{"lo\xff\x01ss", {{"runs/\xc3", {{1, 2}, {2, 3}}}, {"b", {{1, 2}}}}}}, PlotOptions());
+  EXPECT_THAT(svg, HasSubstr(">lo\xef\xbf\xbd?ss</text>"));
+  EXPECT_THAT(svg, HasSubstr(">runs/\xef\xbf\xbd</text>"));
+}
+
 }  // namespace
 }  // namespace mslua::repl
