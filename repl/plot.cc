@@ -107,7 +107,8 @@ std::string Summary(const Curve& curve, const PlotOptions& options, char mark, b
 // Text of an XML document, which is UTF-8 without control characters.
 std::string Escaped(const std::string& text) {
   std::string out;
-  for (const char c : text::ReplaceInvalidUtf8(Printable(text))) out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : std::string(1, c);
+  for (const char c : text::ReplaceInvalidUtf8(Printable(text)))
+    out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : std::string(1, c);
   return out;
 }
 

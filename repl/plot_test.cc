@@ -102,7 +102,8 @@ TEST(SvgPlot, AKeyHasItsOwnAxisWithTicks) {
 }
 
 TEST(SvgPlot, NamesOfAnyBytesAreXml) {
-  const std::string svg = SvgPlot({{"lo\xff\x01ss", {{"runs/\xc3", {{1, 2}, {2, 3}}}, {"b", {{1, 2}}}}}}, PlotOptions());
+  const std::vector<Curve> curves = {{"runs/\xc3", {{1, 2}, {2, 3}}}, {"b", {{1, 2}}}};
+  const std::string svg = SvgPlot({{"lo\xff\x01ss", curves}}, PlotOptions());
   EXPECT_THAT(svg, HasSubstr(">lo\xef\xbf\xbd?ss</text>"));
   EXPECT_THAT(svg, HasSubstr(">runs/\xef\xbf\xbd</text>"));
 }

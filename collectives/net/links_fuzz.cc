@@ -85,7 +85,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   mslua::Links links(std::move(sockets), /*spin=*/false);
   std::vector<std::shared_ptr<mslua::Arrival>> awaited;
   awaited.push_back(links.Expect(kPeer, kGroup, 0, 0, &memory[0][0], kCapacity));
-  if (send(other.get(), frames.data(), frames.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(frames.size())) std::abort();
+  const ssize_t sent = send(other.get(), frames.data(), frames.size(), MSG_NOSIGNAL);
+  if (sent != static_cast<ssize_t>(frames.size())) std::abort();
   shutdown(other.get(), SHUT_WR);
   awaited.push_back(links.Expect(kPeer, kGroup, 1, 0, &memory[1][0], kCapacity));
   bool done = false;
