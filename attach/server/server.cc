@@ -26,9 +26,7 @@ constexpr int kWaitingClients = 16;                         // not yet proven
 constexpr absl::Duration kPause = absl::Milliseconds(100);  // without descriptors to accept with
 constexpr size_t kNonceBytes = 32;
 
-std::string NoMore(int clients) {
-  return absl::StrCat("the job serves ", clients, " clients and no more: try later");
-}
+std::string NoMore(int clients) { return absl::StrCat("the job serves ", clients, " clients and no more: try later"); }
 
 }  // namespace
 
@@ -147,8 +145,7 @@ void Server::Accept() {
   auto client = std::make_unique<Client>();
   client->socket = *std::move(socket);
   client->proof_until = MonotonicNow() + options_.proof_limit;
-  if (clients() >= options_.max_clients)
-    return Refuse(*client, NoMore(options_.max_clients));
+  if (clients() >= options_.max_clients) return Refuse(*client, NoMore(options_.max_clients));
   if (static_cast<int>(clients_.size()) - clients() >= kWaitingClients)
     return Refuse(*client, "too many connections have not shown yet that they know the job's token: try later");
   const auto nonce = RandomBytes(kNonceBytes);
@@ -176,8 +173,7 @@ void Server::Handle(Client& client, const ControlMessage& message) {
     if (message.type != ControlMessage::Type::kProof ||
         !SameSecret(message.Field("proof"), ProofOf(options_.token, client.nonce)))
       return Refuse(client, "the token is not this job's");
-    if (clients() >= options_.max_clients)
-      return Refuse(client, NoMore(options_.max_clients));
+    if (clients() >= options_.max_clients) return Refuse(client, NoMore(options_.max_clients));
     ++accepted_;
     const std::lock_guard<std::mutex> lock(mutex_);
     client.accepted = true;

@@ -70,10 +70,10 @@ TEST(Frame, AnAbortHasTheStatusOfOne) {
   Frame frame = Sample();
   frame.type = Frame::Type::kAbort;
   for (const auto& [code, good] : {std::pair(absl::StatusCode::kOk, false),
-                                  {absl::StatusCode::kDeadlineExceeded, false},
-                                  {static_cast<absl::StatusCode>(77), false},
-                                  {absl::StatusCode::kFailedPrecondition, true},
-                                  {absl::StatusCode::kAborted, true}}) {
+                                   {absl::StatusCode::kDeadlineExceeded, false},
+                                   {static_cast<absl::StatusCode>(77), false},
+                                   {absl::StatusCode::kFailedPrecondition, true},
+                                   {absl::StatusCode::kAborted, true}}) {
     frame.status = static_cast<uint16_t>(code);
     int source = 0;
     const Status status = DecodeFrameHeader(EncodeFrame(frame).substr(0, kFrameHeaderBytes), &source).status();

@@ -340,10 +340,10 @@ void Links::Finish(Peer& peer) {
   a.complete = true;
   news_ = true;
   if (a.frame.type == Frame::Type::kAbort) {
-    aborts_.emplace(a.frame.group, Status(static_cast<absl::StatusCode>(a.frame.status),
-                                          a.crc == a.frame.payload_crc
-                                              ? absl::string_view(a.heap.get(), a.frame.bytes)
-                                              : "another rank failed; its reason was damaged on its way"));
+    aborts_.emplace(a.frame.group,
+                    Status(static_cast<absl::StatusCode>(a.frame.status),
+                           a.crc == a.frame.payload_crc ? absl::string_view(a.heap.get(), a.frame.bytes)
+                                                        : "another rank failed; its reason was damaged on its way"));
   }
   peer.reading = nullptr;
 }

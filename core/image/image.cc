@@ -334,8 +334,8 @@ StatusOr<Image::Held> Image::Find(int64_t turn) const {
     const char* const at = memory_ + OffsetOf(RecordOfWord(w));
     RecordHead head;
     memcpy(&head, at, sizeof head);
-    const bool whole = head.word == w && head.bytes <= kRecordBytes - sizeof head &&
-                       head.crc == Crc32c(at + sizeof head, head.bytes);
+    const bool whole =
+        head.word == w && head.bytes <= kRecordBytes - sizeof head && head.crc == Crc32c(at + sizeof head, head.bytes);
     if (!whole) return absl::DataLossError(absl::StrCat("the record of turn ", turn, " is damaged"));
     return Held{w, {at + sizeof head, head.bytes}};
   }

@@ -26,8 +26,8 @@ constexpr size_t kHeader = 40, kBegun = 8, kHead = 16;
 constexpr int64_t kBegunAt = 4096, kFirstRecord = 8192, kBetweenRecords = Image::kRecordBytes + 4096;
 
 const std::vector<mslua::ImageEntry>& Entries() {
-  static const auto* const entries = new std::vector<mslua::ImageEntry>{
-      {"weight", {mslua::DType::kF32, {3, 5}}, true}, {"bias", {mslua::DType::kBF16, {7}}, false}};
+  static const auto* const entries = new std::vector<mslua::ImageEntry>{{"weight", {mslua::DType::kF32, {3, 5}}, true},
+                                                                        {"bias", {mslua::DType::kBF16, {7}}, false}};
   return *entries;
 }
 
