@@ -128,25 +128,25 @@ std::string NameOfPeer(const Fd& socket, const sockaddr_storage& peer) {
 Admission::Admission(const Fd& listener, AdmissionOptions options)
     : listener_(listener),
       options_(std::move(options)),
-      strangers_left_(options_.strangers_at_once),
-      strangers_at_(MonotonicNow()),
+      failures_left_(options_.failures_at_once),
+      failures_at_(MonotonicNow()),
       refusals_(options_.log) {
   local_ = OwnAddress(listener_).ss_family == AF_UNIX;
   if (!local_) tls_ = options_.tls.get();
   SetNonBlocking(listener_).IgnoreError();
 }
 
-void Admission::Spare(bool spare) {
-  if (spares_ && !spare) paused_until_ = MonotonicTime();
-  spares_ = spare;
+void Admission::Throttle(bool on) {
+  if (throttled_ && !on) paused_until_ = MonotonicTime();
+  throttled_ = on;
 }
 
-void Admission::CountStrangers(int64_t n) {
+void Admission::CountFailures(int64_t n) {
   const MonotonicTime now = MonotonicNow();
-  const double more = absl::ToDoubleSeconds(now - std::exchange(strangers_at_, now)) * options_.strangers_a_second;
-  const double most = options_.strangers_at_once;
-  strangers_left_ = std::max(std::min(most, strangers_left_ + more) - static_cast<double>(n), -most);
-  if (spares_ && strangers_left_ < 0) paused_until_ = std::max(paused_until_, now + kPause);
+  const double more = absl::ToDoubleSeconds(now - std::exchange(failures_at_, now)) * options_.failures_a_second;
+  const double most = options_.failures_at_once;
+  failures_left_ = std::max(std::min(most, failures_left_ + more) - static_cast<double>(n), -most);
+  if (throttled_ && failures_left_ < 0) paused_until_ = std::max(paused_until_, now + kPause);
 }
 
 void Admission::Poll(std::vector<pollfd>* entries) {
@@ -183,14 +183,15 @@ std::vector<Admission::Newcomer> Admission::Take(const pollfd* entries) {
   for (auto& p : pending_) {
     if (p->done && !p->closed) known.push_back(std::move(p->who));
   }
-  CountStrangers(std::count_if(pending_.begin(), pending_.end(), [](const auto& p) { return p->closed; }));
+  CountFailures(std::count_if(pending_.begin(), pending_.end(), [](const auto& p) { return p->closed; }));
   pending_.erase(std::remove_if(pending_.begin(), pending_.end(), [](const auto& p) { return p->closed || p->done; }),
                  pending_.end());
   return known;
 }
 
 void Admission::Accept() {
-  int64_t strangers = 0;
+  const size_t before = pending_.size();
+  size_t accepted = 0;
   for (int i = 0; i < kAtOnce; ++i) {
     sockaddr_storage peer = {};
     socklen_t size = sizeof peer;
@@ -207,6 +208,7 @@ void Admission::Accept() {
       return;
     }
     if (!socket) break;
+    ++accepted;
     auto p = std::make_unique<Pending>();
     p->ends = MonotonicNow() + options_.limit;
     p->who.peer = peer;
@@ -214,24 +216,17 @@ void Admission::Accept() {
     p->who.socket = Stream(std::move(socket));
     if (local_ && UserOfUnix(p->who.socket.fd()).uid != geteuid()) {
       Close(*p, absl::StrCat("this job is user ", geteuid(), "'s"));
-      ++strangers;
       continue;
     }
-    if (!local_ && !SetTcpOptions(p->who.socket.fd()).ok()) {
-      ++strangers;  // it has gone again
-      continue;
-    }
+    if (!local_ && !SetTcpOptions(p->who.socket.fd()).ok()) continue;  // it has gone again
     p->known = local_;
     if (!local_ && tls_ == nullptr) p->acceptor = std::make_unique<Acceptor>(options_.secret, options_.refusal);
     Step(*p);  // its request to join may be there already
-    if (p->closed) {
-      ++strangers;
-      continue;
-    }
+    if (p->closed) continue;
     pending_.push_back(std::move(p));
     MakeRoom(*pending_.back());
   }
-  CountStrangers(strangers);
+  CountFailures(static_cast<int64_t>(accepted - (pending_.size() - before)));
 }
 
 void Admission::MakeRoom(const Pending& p) {

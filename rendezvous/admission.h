@@ -57,9 +57,9 @@ struct AdmissionOptions {
   absl::Duration limit = absl::Seconds(5);      // from the connection to the end of that
   int most = 256, most_of_one = 128;            // connections at a time, in all and from one address; TLS: a quarter
   std::function<void(const std::string&)> log;  // lines about refused connections
-  // While Spare says so: connections that come to nothing, at first and then a second.
-  int strangers_at_once = 256;
-  double strangers_a_second = 500;
+  // While Throttle says so: connections that come to nothing, at first and then a second.
+  int failures_at_once = 256;
+  double failures_a_second = 500;
 };
 
 class Admission {
@@ -79,7 +79,7 @@ class Admission {
 
   // While it is set, connections that come to nothing take little of the processor's time: beyond a number of them (the
   // options) all others wait in the listener's queue.
-  void Spare(bool spare);
+  void Throttle(bool on);
 
   // Appends what is to be polled.
   void Poll(std::vector<pollfd>* entries);
@@ -103,7 +103,7 @@ class Admission {
   };
 
   // Counts connections that have come to nothing.
-  void CountStrangers(int64_t n);
+  void CountFailures(int64_t n);
   void Accept();
   // Closes the oldest, if there are too many since `p` came.
   void MakeRoom(const Pending& p);
@@ -125,10 +125,10 @@ class Admission {
   std::vector<std::unique_ptr<Pending>> pending_;  // oldest first
   size_t polled_pending_ = 0;
   bool polls_listener_ = false;
-  MonotonicTime paused_until_;  // without descriptors there is nothing to accept
-  bool spares_ = false;
-  double strangers_left_;  // how many may come to nothing before others wait; as of strangers_at_
-  MonotonicTime strangers_at_;
+  MonotonicTime paused_until_;  // nothing is accepted before: there are no descriptors, or too many have failed
+  bool throttled_ = false;
+  double failures_left_;  // how many may come to nothing before others wait; as of failures_at_
+  MonotonicTime failures_at_;
   RefusalLog refusals_;
 };
 

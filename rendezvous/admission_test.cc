@@ -261,9 +261,9 @@ TEST_F(Admitting, TheOldestMakesWay) {
 }
 
 // While a job trains, many connections that come to nothing wait; who is wanted comes as soon as it no longer does.
-TEST_F(Admitting, StrangersWaitWhileTimeIsSpared) {
-  options_.strangers_at_once = 4;
-  options_.strangers_a_second = 1e-3;
+TEST_F(Admitting, FailuresMakeOthersWaitWhileThrottled) {
+  options_.failures_at_once = 4;
+  options_.failures_a_second = 1e-3;
   OverTcp();
   const auto listens = [this] {
     std::vector<pollfd> entries;
@@ -276,12 +276,12 @@ TEST_F(Admitting, StrangersWaitWhileTimeIsSpared) {
   strangers(20);
   TurnUntil([&] { return !lines_.empty() && admission_->pending() == 0; });
   EXPECT_TRUE(listens());
-  admission_->Spare(true);
+  admission_->Throttle(true);
   strangers(20);
   TurnUntil([&] { return !listens(); });
   Fd socket;
   std::thread honest = Honest(&socket, "a");
-  admission_->Spare(false);
+  admission_->Throttle(false);
   EXPECT_TRUE(listens());
   TurnUntil([&] { return known_.size() == 1; });
   honest.join();

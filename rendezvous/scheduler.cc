@@ -161,7 +161,7 @@ void Scheduler::Run() {
     std::vector<pollfd> entries = {{stop_.get(), POLLIN, 0}};
     for (const auto& worker : workers_) entries.push_back({worker->socket.fd().get(), POLLIN, 0});
     const size_t members = entries.size();
-    admission_.Spare(roster_.phase() == Roster::Phase::kRun);  // the time is the training's
+    admission_.Throttle(roster_.phase() == Roster::Phase::kRun);  // a crowd does not slow a training down
     admission_.Poll(&entries);
     const bool pending =
         std::any_of(workers_.begin(), workers_.end(), [](const auto& w) { return w->socket.Pending(); });

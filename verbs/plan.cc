@@ -107,9 +107,10 @@ void PrintText(const Section& s) {
     std::string text = " ";
     // Names to the left, numbers to the right.
     for (size_t i = 0; i < cells.size(); ++i) {
-      const std::string space(width[i] - std::min(width[i], cells[i].size()), ' ');
       const bool left = i == 0 || i + 1 == cells.size();
-      absl::StrAppend(&text, " ", left ? cells[i] + space : space + cells[i]);
+      const int columns = static_cast<int>(width[i]);
+      absl::StrAppend(&text, " ",
+                      left ? absl::StrFormat("%-*s", columns, cells[i]) : absl::StrFormat("%*s", columns, cells[i]));
     }
     absl::StripTrailingAsciiWhitespace(&text);
     std::printf("%s\n", text.c_str());
