@@ -11,6 +11,8 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, ".."))
+from peer_environment import peer_environment  # noqa: E402
 
 
 def indices(torch, rows, columns, below):
@@ -107,9 +109,7 @@ def main():
         return peer(float(sys.argv[2]))
     mslua, rounds = os.path.abspath(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 3
     seconds = sys.argv[3] if len(sys.argv) > 3 else "1"
-    # A preset OPENBLAS_CORETYPE would slow PyTorch down.
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS")}
-    environment["OMP_NUM_THREADS"] = "1"
+    environment = dict(peer_environment(sys.executable), OMP_NUM_THREADS="1")
 
     def lines(command):
         done = subprocess.run(command, stdout=subprocess.PIPE, universal_newlines=True, env=environment, check=True)
