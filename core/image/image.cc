@@ -2,19 +2,20 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/hash.h"
+#include "core/base/parallel_for.h"
 #include "core/base/round_up.h"
 
 namespace mslua {
@@ -103,8 +104,27 @@ char* MapAligned(int descriptor, int64_t bytes) {
   return nullptr;
 }
 
+// The file's pages from `begin` on once more, writable, with nothing on either side: what runs over the ends of other
+// memory does not reach them, and no pointer to them leaves this file. Null: there are no addresses left, and errno
+// says so.
+constexpr int64_t kApart = 16 << 20;
+char* MapApart(int descriptor, int64_t begin, int64_t bytes) {
+  const auto all = static_cast<size_t>(bytes + 2 * kApart);
+  void* const raw = mmap(nullptr, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (raw == MAP_FAILED) return nullptr;
+  char* const data = static_cast<char*>(raw) + kApart;
+  void* const mapped =
+      mmap(data, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, descriptor, begin);
+  if (mapped != MAP_FAILED) return data;
+  const int code = errno;
+  munmap(raw, all);
+  errno = code;
+  return nullptr;
+}
+void UnmapApart(char* data, int64_t bytes) { munmap(data - kApart, static_cast<size_t>(bytes + 2 * kApart)); }
+
 // By the kernel, which does not look at the mapping's protection: a write of this program elsewhere cannot be one here.
-// At most IOV_MAX pieces, which it uses up.
+// It uses `pieces` up, of which there are few.
 Status WriteAll(int descriptor, absl::Span<iovec> pieces, int64_t offset) {
   size_t done = 0;  // of the first piece
   while (true) {
@@ -234,6 +254,7 @@ StatusOr<std::unique_ptr<Image>> Image::Open(int from) {
 }
 
 Image::~Image() {
+  if (apart_ != nullptr) UnmapApart(apart_, bytes_ - OffsetOf(2));
   munmap(memory_, static_cast<size_t>(RoundUp(bytes_, kPage)));
   close(descriptor_);
 }
@@ -281,31 +302,34 @@ Status Image::Prepare(int64_t turn, int side, absl::string_view record) {
 Status Image::PrepareCopy(int64_t turn, absl::Span<const Value> values, absl::string_view record) {
   const int to = committed() == kNoTurn ? 0 : 1 - side();
   ASSIGN_OR_RETURN(const uint64_t word, WriteRecord(turn, to, record));
-  RETURN_IF_ERROR(WriteValues(to, values));
+  RETURN_IF_ERROR(CopyValues(to, values));
   SetWord(header()->prepared, word);
   return absl::OkStatus();
 }
 
-// Neighbours, and the unused bytes between them, go to the kernel in one call.
-Status Image::WriteValues(int side, absl::Span<const Value> values) {
-  static const char gap[kAlignment] = {};
-  std::vector<iovec> pieces;
-  int64_t begin = 0, end = 0;
-  for (const Value& v : values) {
-    const int64_t at = v.places[static_cast<size_t>(side)] - memory_;
-    const int64_t between = at - end;
-    if (!pieces.empty() && (between < 0 || between > kAlignment || pieces.size() + 2 > IOV_MAX)) {
-      RETURN_IF_ERROR(WriteAll(descriptor_, absl::MakeSpan(pieces), begin));
-      pieces.clear();
-    }
-    if (pieces.empty())
-      begin = at;
-    else if (between > 0)
-      pieces.push_back({const_cast<char*>(gap), static_cast<size_t>(between)});
-    pieces.push_back({const_cast<void*>(v.data), static_cast<size_t>(v.bytes)});
-    end = at + v.bytes;
+// Each thread copies a range of all bytes, which are the same every time.
+Status Image::CopyValues(int side, absl::Span<const Value> values) {
+  constexpr int64_t kGrain = 64 << 10;
+  if (values.empty()) return absl::OkStatus();
+  if (apart_ == nullptr) apart_ = MapApart(descriptor_, OffsetOf(2), bytes_ - OffsetOf(2));
+  if (apart_ == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("an image of ", bytes_, " bytes cannot be mapped twice: ", strerror(errno)));
   }
-  return WriteAll(descriptor_, absl::MakeSpan(pieces), begin);
+  int64_t all = 0;
+  for (const Value& v : values) all += v.bytes;
+  ParallelFor(all, kGrain, [&](int64_t begin, int64_t end) {
+    int64_t at = 0;  // of this value among all bytes
+    for (const Value& v : values) {
+      const int64_t from = std::max<int64_t>(begin - at, 0), to = std::min(end - at, v.bytes);
+      if (from < to) {
+        char* const place = apart_ + (v.places[static_cast<size_t>(side)] - memory_ - OffsetOf(2));
+        memcpy(place + from, static_cast<const char*>(v.data) + from, static_cast<size_t>(to - from));
+      }
+      at += v.bytes;
+    }
+  });
+  return absl::OkStatus();
 }
 
 void Image::Commit() {

@@ -56,8 +56,8 @@ class Image {
   std::vector<char*> Addresses(absl::Span<const ImageEntry> entries, int side) const;
 
   // From now on this process cannot write the side of a turn that is committed or prepared, and with kCopies no side;
-  // nor, while a turn is committed, what is not updated: a write there ends it by SIGSEGV. The header and the records
-  // are so from the beginning, and written by the calls below alone. It was made for `entries`.
+  // nor, while a turn is committed, what is not updated: a write at these addresses ends it by SIGSEGV. The header and
+  // the records are so from the beginning, and written by the calls below alone. It was made for `entries`.
   void Protect(absl::Span<const ImageEntry> entries, ImageWriter writer);
   // All of it, as it is mapped here.
   absl::Span<char> memory() const { return {memory_, static_cast<size_t>(bytes_)}; }
@@ -70,7 +70,8 @@ class Image {
   // Writes the record of `turn`, whose values are on `side`: the committed one only where they are the same.
   // ResourceExhausted: the record is longer than kRecordBytes.
   Status Prepare(int64_t turn, int side, absl::string_view record);
-  // With kCopies: the same, with values that it copies to the side that is not committed.
+  // With kCopies: the same, with values that it copies to the side that is not committed, on the compute threads.
+  // ResourceExhausted, too: the addresses that a copy needs are not there. What is committed stays.
   struct Value {
     std::array<const char*, 2> places;  // on each side, as Addresses gives them, in their order
     const void* data;
@@ -101,7 +102,7 @@ class Image {
   Image(int descriptor, char* memory, int64_t bytes) : descriptor_(descriptor), memory_(memory), bytes_(bytes) {}
   const Header* header() const;
   std::atomic<uint64_t>* begun_word() const;
-  Status WriteValues(int side, absl::Span<const Value> values);
+  Status CopyValues(int side, absl::Span<const Value> values);
   // Writes the free record, which no turn has until `prepared` says so; gives the word that does.
   StatusOr<uint64_t> WriteRecord(int64_t turn, int side, absl::string_view record);
   // A turn that is committed or prepared: its word in the header, and its record. NotFound, DataLoss.
@@ -118,6 +119,7 @@ class Image {
   const int descriptor_;
   char* const memory_;
   const int64_t bytes_;
+  char* apart_ = nullptr;      // what follows the records, mapped again for copies, from the first on
   std::array<Part, 3> parts_;  // empty until they are protected
   ImageWriter writer_ = ImageWriter::kSteps;
 };

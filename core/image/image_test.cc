@@ -1,7 +1,6 @@
 #include "core/image/image.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/parallel_for.h"
 #include "gtest/gtest.h"
 
 namespace mslua {
@@ -239,12 +239,13 @@ TEST(Image, SmallSidesAreCopied) {
   EXPECT_EQ(Image::WriterFor({{"frozen", {DType::kF32, {1'000'000}}, false}}), ImageWriter::kCopies);
 }
 
-// Values of all sizes, more than one call of the system takes, from places that lie anywhere.
+// Values of all sizes, on several threads, from places that lie anywhere.
 TEST(Image, WhatIsCopiedIsWhatATurnHolds) {
+  SetComputeThreads(3);
   std::mt19937 random(3);
   std::vector<ImageEntry> entries;
   for (int i = 0; i < 1500; ++i) {
-    const int64_t n = i % 100 == 0 ? 3000 : static_cast<int64_t>(random() % 40);
+    const int64_t n = i % 100 == 0 ? 30'000 : static_cast<int64_t>(random() % 40);
     entries.push_back({absl::StrCat("tensor", i), {DType::kU8, {n}}, i % 7 != 0});
   }
   const auto image = MakeImage(entries);
@@ -294,38 +295,29 @@ TEST(Image, WhatIsCopiedIsWhatATurnHolds) {
   EXPECT_TRUE(writable(700));
 }
 
-// The system takes a part of what is to be copied, and then nothing more.
 TEST(Image, ACopyThatFailsLeavesWhatIsCommitted) {
   const auto entries = Entries(1000);
   const auto image = MakeImage(entries);
   const std::array<std::vector<char*>, 2> places = {image->Addresses(entries, 0), image->Addresses(entries, 1)};
-  const auto prepare = [&](int64_t turn) {
-    const std::string value(static_cast<size_t>(entries[0].type.bytes()), static_cast<char>('0' + turn));
-    std::vector<Image::Value> values;
-    for (const size_t i : {0, 2})
-      values.push_back({{places[0][i], places[1][i]}, value.data(), entries[i].type.bytes()});
-    return image->PrepareCopy(turn, values, absl::StrCat(turn));
-  };
-  ASSERT_TRUE(prepare(1).ok());
+  ASSERT_TRUE(image->Prepare(1, 0, "one").ok());
   image->Commit();
+  const std::string value(static_cast<size_t>(entries[0].type.bytes()), '2');
+  const Image::Value values[] = {{{places[0][0], places[1][0]}, value.data(), entries[0].type.bytes()}};
+  // It cannot be mapped for a copy.
   rlimit before;
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
-  const rlimit within = {static_cast<rlim_t>(places[1][2] + 100 - image->memory().data()), before.rlim_max};
-  const auto handler = signal(SIGXFSZ, SIG_IGN);
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &within), 0);
-  const Status failed = prepare(2);
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
-  signal(SIGXFSZ, handler);
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  const rlimit within = {1 << 20, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &within), 0);
+  const Status failed = image->PrepareCopy(2, values, "two");
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
   EXPECT_TRUE(absl::IsResourceExhausted(failed)) << failed;
-  EXPECT_EQ(places[1][2][99], '2');
-  EXPECT_EQ(places[1][2][100], 0);
+  EXPECT_EQ(places[1][0][0], 0);
   EXPECT_EQ(image->prepared(), 1);
   EXPECT_EQ(image->committed(), 1);
-  EXPECT_EQ(*image->RecordOf(1), "1");
-  EXPECT_EQ(places[0][2][100], '1');
-  ASSERT_TRUE(prepare(2).ok());
+  EXPECT_EQ(*image->RecordOf(1), "one");
+  ASSERT_TRUE(image->PrepareCopy(2, values, "two").ok());
   image->Commit();
-  EXPECT_EQ(places[1][2][100], '2');
+  EXPECT_EQ(places[1][0][0], '2');
 }
 
 // Ranks of a job, each at some point of its turn; all are killed, and resume from the newest turn that one has
