@@ -146,7 +146,9 @@ void Admission::CountFailures(int64_t n) {
   const double more = absl::ToDoubleSeconds(now - std::exchange(failures_at_, now)) * options_.failures_a_second;
   const double most = options_.failures_at_once;
   failures_left_ = std::max(std::min(most, failures_left_ + more) - static_cast<double>(n), -most);
-  if (throttled_ && failures_left_ < 0) paused_until_ = std::max(paused_until_, now + kPause);
+  if (!throttled_ || failures_left_ >= 0) return;
+  const absl::Duration until_none = absl::Seconds(-failures_left_ / options_.failures_a_second);
+  paused_until_ = std::max(paused_until_, now + std::max(kPause, until_none));
 }
 
 void Admission::Poll(std::vector<pollfd>* entries) {
