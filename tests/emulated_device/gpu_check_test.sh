@@ -78,7 +78,7 @@ beside = overheads.Overheads(places, dict(os.environ), lambda: 600, options)
 beside.all()
 loader, saving = beside.rows
 assert loader["loaded_ms"] > 0 and loader["resident_ms"] > 0, loader
-assert saving["longest_ms"] >= saving["step_ms"] > 0 and "for each save" in saving["detail"], saving
+assert saving["longest_ms"] > 0 and saving["step_ms"] > 0 and "for each save" in saving["detail"], saving
 overheads.LOADER.update(arguments=["nosuch=1"])
 beside.loader()
 assert "nosuch" in beside.rows[-1]["detail"], beside.rows[-1]

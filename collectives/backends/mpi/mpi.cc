@@ -715,7 +715,7 @@ Status MpiCommunicator::Heard() const {
   RETURN_IF_ERROR(Check(mpi_->Recv(text, sizeof text, mpi_->byte, info.MPI_SOURCE, kAbortTag, comm_, MPI_STATUS_IGNORE),
                         "MPI_Recv"));
   text[sizeof text - 1] = 0;
-  return Status(static_cast<absl::StatusCode>(text[0]), text + 1);
+  return AsSeenByOthers(Status(static_cast<absl::StatusCode>(text[0]), text + 1));
 }
 
 Status MpiCommunicator::Fail(const Status& status) {
