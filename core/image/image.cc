@@ -307,7 +307,7 @@ Status Image::PrepareCopy(int64_t turn, absl::Span<const Value> values, absl::st
   return absl::OkStatus();
 }
 
-// Each thread copies a range of all bytes, which are the same every time.
+// Each thread copies one range of all bytes, the same one every time: what it has written is in its core's cache.
 Status Image::CopyValues(int side, absl::Span<const Value> values) {
   constexpr int64_t kGrain = 64 << 10;
   if (values.empty()) return absl::OkStatus();
