@@ -11,7 +11,7 @@ local p = ms.params {
   epochs = 5, lr = 0.1, momentum = 0.9, weight_decay = 5e-4, dropout = 0.1,
   batch_size = 0,  -- rows of a rank; 0: a share of 128, so that several ranks learn as one does
   width = 0.5,  -- multiplies all channels
-  top1 = 0.52,  -- expected of the last epoch
+  top1 = 0.505,  -- expected of the last epoch
   presets = {
     smoke = {
       epochs = 1, lr = 0.03, width = 0.25, batch_size = 32, top1 = 0.12, ["train.max_steps"] = 40,
