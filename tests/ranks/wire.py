@@ -55,19 +55,22 @@ def http(host, port):
 
 
 def crowd(host, ports, seconds, least=0):
-    hello = bytes.fromhex("160301007a0100007603") + os.urandom(120)
+    hello, noise = bytes.fromhex("160301007a0100007603") + os.urandom(120), os.urandom(1 << 16)
     until, opened, slow = time.time() + seconds, 0, collections.deque()  # of slow: when it sends, what it has sent
     while time.time() < until or opened < least:
         try:
-            peer = socket.create_connection((host, random.choice(ports)), 1)
+            # What this process takes of the processors it takes from a job of the same machine.
+            peer = socket.socket()
+            peer.settimeout(1)
+            peer.connect((host, random.choice(ports)))
             opened += 1
-            kind = random.randrange(4)
+            kind, start = random.randrange(4), random.randrange(len(noise) // 2)
             if kind == 0:
-                peer.sendall(os.urandom(random.randrange(1, 200)))
+                peer.sendall(noise[start : start + random.randrange(1, 200)])
             elif kind == 1:
                 peer.sendall(hello[: random.randrange(1, len(hello))])
             elif kind == 2:
-                peer.sendall(b"\x16\x03" + os.urandom(random.randrange(1, 600)))
+                peer.sendall(b"\x16\x03" + noise[start : start + random.randrange(1, 600)])
             if kind == 3 and len(slow) < SLOW:
                 slow.append((time.time(), 0, peer))
             else:
