@@ -63,6 +63,12 @@ std::string KernelName(const sockaddr_storage& address) {
   return name;
 }
 
+// Whether the peer sends no more.
+bool SendsNoMore(int fd) {
+  pollfd entry = {fd, POLLRDHUP, 0};
+  return poll(&entry, 1, 0) > 0;
+}
+
 // The user whose connection of this host that is; -1: it is another host's, or closed.
 int UserOf(const sockaddr_storage& from, const sockaddr_storage& to) {
   std::ifstream table(from.ss_family == AF_INET6 ? "/proc/net/tcp6" : "/proc/net/tcp");
@@ -271,18 +277,19 @@ bool Admission::BeginTls(Pending& p) {
   const int fd = p.who.socket.fd().get();
   const ssize_t n = recv(fd, bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-  if (n <= 0) {
+  const bool few = n > 0 && n < static_cast<ssize_t>(sizeof bytes) && bytes[0] != kTlsHandshake;
+  if (n <= 0 || (few && SendsNoMore(fd))) {
     p.closed = true;
     p.who.socket.Close();
     return false;
   }
+  if (few) {
+    // They alone do not make the socket readable again; the end of what the peer sends does, each time.
+    const int least = sizeof bytes;
+    setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least);
+    return false;
+  }
   if (bytes[0] != kTlsHandshake) {
-    if (n < static_cast<ssize_t>(sizeof bytes)) {
-      // These bytes alone do not make the socket readable again.
-      const int least = sizeof bytes;
-      setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least);
-      return false;
-    }
     const absl::string_view first(bytes, sizeof bytes);
     RefusePlainly(p, StartsControl(first)
                          ? "it speaks no TLS, and this job does: start it with the job's TLS configuration (--tls)"

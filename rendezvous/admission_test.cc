@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -44,6 +45,12 @@ class Admitting : public ::testing::Test {
     listener_ = *ListenTcp({"127.0.0.1", 0});
     at_ = *LocalEndpoint(listener_);
     admission_ = std::make_unique<Admission>(listener_, options_);
+  }
+  void OverTls() {
+    TlsOptions tls;
+    tls.config_file = files_.emplace().config();
+    options_.tls = *Tls::Load(tls);
+    OverTcp();
   }
   void OverUnix() {
     char path[] = "/tmp/mslua-test-XXXXXX";
@@ -86,6 +93,7 @@ class Admitting : public ::testing::Test {
     });
   }
 
+  std::optional<TestCertificates> files_;
   AdmissionOptions options_;
   std::string root_;
   std::unique_ptr<MeetingFolder> folder_;
@@ -109,13 +117,7 @@ TEST_F(Admitting, AMemberOverTcp) {
 }
 
 TEST_F(Admitting, ALoneByteDoesNotWakeAJobWithTls) {
-  listener_ = *ListenTcp({"127.0.0.1", 0});
-  at_ = *LocalEndpoint(listener_);
-  const TestCertificates files;
-  TlsOptions tls;
-  tls.config_file = files.config();
-  options_.tls = *Tls::Load(tls);
-  admission_ = std::make_unique<Admission>(listener_, options_);
+  OverTls();
   const Fd socket = Dial();
   Turn();  // accepts it
   Say(socket, "A");
@@ -125,6 +127,21 @@ TEST_F(Admitting, ALoneByteDoesNotWakeAJobWithTls) {
   EXPECT_EQ(poll(entries.data(), entries.size(), 50), 0);
   Say(socket, "BCD");
   TurnUntil([&] { return Closed(socket); });
+}
+
+// Its socket stays readable: to keep it would take all of a core until its time is over.
+TEST_F(Admitting, WhoGoesAfterAByteIsNotKept) {
+  options_.limit = absl::Hours(1);
+  OverTls();
+  for (const char* text : {"", "A", "ABC", "\x16"}) {
+    Fd socket = Dial();
+    TurnUntil([&] { return admission_->pending() == 1; });
+    Say(socket, text);
+    Turn();
+    socket.Close();
+    TurnUntil([&] { return admission_->pending() == 0; });
+  }
+  EXPECT_THAT(lines_, SizeIs(0));
 }
 
 TEST_F(Admitting, AMemberOverAUnixSocket) {
