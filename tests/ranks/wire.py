@@ -6,6 +6,9 @@ wire.py http HOST:PORT             asks for a page, and prints what comes back
 wire.py crowd HOST:PORT[,PORT...] SECONDS [N]
                                    opens connections that send random bytes, cut ClientHellos, or a byte a second,
                                    for SECONDS at least and N at least
+wire.py turns HOST:PORT[,PORT...] RATE SECONDS N
+                                   prints when it begins; opens RATE such connections a second for SECONDS, then none
+                                   for as long, N times
 """
 import collections
 import os
@@ -54,43 +57,68 @@ def http(host, port):
         print(peer.recv(4096))
 
 
-def crowd(host, ports, seconds, least=0):
-    hello, noise = bytes.fromhex("160301007a0100007603") + os.urandom(120), os.urandom(1 << 16)
-    until, opened, slow = time.time() + seconds, 0, collections.deque()  # of slow: when it sends, what it has sent
-    while time.time() < until or opened < least:
+class Crowd:
+    """Connections that nobody has asked for. What they take of the processors they take from a job of this machine."""
+
+    def __init__(self, host, ports, slow):
+        self.host, self.ports, self.most_slow, self.opened = host, ports, slow, 0
+        self.hello = bytes.fromhex("160301007a0100007603") + os.urandom(120)
+        self.noise = os.urandom(1 << 16)
+        self.slow = collections.deque()  # when it sends, what it has sent
+
+    def open(self):
         try:
-            # What this process takes of the processors it takes from a job of the same machine.
             peer = socket.socket()
             peer.settimeout(1)
-            peer.connect((host, random.choice(ports)))
-            opened += 1
-            kind, start = random.randrange(4), random.randrange(len(noise) // 2)
+            peer.connect((self.host, random.choice(self.ports)))
+            self.opened += 1
+            kind, start = random.randrange(4), random.randrange(len(self.noise) // 2)
             if kind == 0:
-                peer.sendall(noise[start : start + random.randrange(1, 200)])
+                peer.sendall(self.noise[start : start + random.randrange(1, 200)])
             elif kind == 1:
-                peer.sendall(hello[: random.randrange(1, len(hello))])
+                peer.sendall(self.hello[: random.randrange(1, len(self.hello))])
             elif kind == 2:
-                peer.sendall(b"\x16\x03" + noise[start : start + random.randrange(1, 600)])
-            if kind == 3 and len(slow) < SLOW:
-                slow.append((time.time(), 0, peer))
+                peer.sendall(b"\x16\x03" + self.noise[start : start + random.randrange(1, 600)])
+            if kind == 3 and len(self.slow) < self.most_slow:
+                self.slow.append((time.time(), 0, peer))
             else:
                 peer.close()
         except OSError:
             time.sleep(0.001)
-        while slow and slow[0][0] <= time.time():
-            when, sent, peer = slow.popleft()
+
+    def send_slowly(self):
+        while self.slow and self.slow[0][0] <= time.time():
+            when, sent, peer = self.slow.popleft()
             try:
-                peer.send(hello[sent % len(hello) : sent % len(hello) + 1])
-                slow.append((when + 1, sent + 1, peer))
+                peer.send(self.hello[sent % len(self.hello) : sent % len(self.hello) + 1])
+                self.slow.append((when + 1, sent + 1, peer))
             except OSError:
                 peer.close()  # the other end does not wait for more
-    print(opened, "connections", flush=True)
+
+
+def crowd(host, ports, seconds, least=0):
+    these, until = Crowd(host, ports, SLOW), time.time() + seconds
+    while time.time() < until or these.opened < least:
+        these.open()
+        these.send_slowly()
+    print(these.opened, "connections", flush=True)
+
+
+def turns(host, ports, rate, seconds, n):
+    these, begin = Crowd(host, ports, 0), time.time() + 1
+    print(begin, flush=True)
+    for tenth in range(10 * seconds * n):
+        turn, within = divmod(tenth, 10 * seconds)
+        time.sleep(max(0, begin + 2 * seconds * turn + within / 10 - time.time()))
+        for _ in range(rate // 10):
+            these.open()
+    print(these.opened, "connections", flush=True)
 
 
 if __name__ == "__main__":
     verb, rest = sys.argv[1], sys.argv[2:]
-    if verb in ("http", "crowd"):
+    if verb in ("http", "crowd", "turns"):
         rest[0:1] = rest[0].rsplit(":", 1)
         rest[2:] = [int(word) for word in rest[2:]]
         rest[1] = int(rest[1]) if verb == "http" else [int(port) for port in rest[1].split(",")]
-    {"record": record, "find": find, "http": http, "crowd": crowd}[verb](*rest)
+    {"record": record, "find": find, "http": http, "crowd": crowd, "turns": turns}[verb](*rest)
