@@ -59,7 +59,7 @@ struct AdmissionOptions {
   std::function<void(const std::string&)> log;  // lines about refused connections
   // While Throttle says so: connections that come to nothing, at first and then a second.
   int failures_at_once = 256;
-  double failures_a_second = 250;  // one takes some 35 us
+  double failures_a_second = 125;  // one takes some 35 to 50 us
 };
 
 class Admission {
