@@ -58,7 +58,7 @@ def http(host, port):
 
 
 class Crowd:
-    """Connections that nobody has asked for. What they take of the processors they take from a job of this machine."""
+    """Connections that nobody has asked for. They are cheap to open: a job may share the processors."""
 
     def __init__(self, host, ports, slow):
         self.host, self.ports, self.most_slow, self.opened = host, ports, slow, 0
