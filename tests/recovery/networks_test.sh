@@ -29,7 +29,7 @@ if [ "$2" = long ]; then
     holds "resets" --fault reset $tls --trials 3
     holds "1 Mbit/s" --fault slow $tls
     holds "damaged bytes" --ranks 2 --fault damage:20 --set nap=0.5 $tls
-    holds "a crowd" --fault crowd:1000 $tls --set nap=0.2
+    holds "a crowd" --fault crowd:1000 $tls --set nap=0.5
     holds "the link is down for good" --fault lost --set norm=false $tls --trials 3
   done
 fi
