@@ -235,7 +235,7 @@ class MobileNet(Cifar):
 
 class Resnet(Cifar):
     def make(self, p):
-        return generate.ResNet(p, [2, 2, 2, 2], False, "cifar")
+        return generate.ResNet(p, [2, 2, 2, 2], False, "cifar").to(memory_format=torch.channels_last)
 
 
 class Vit(Cifar):
@@ -562,11 +562,11 @@ class BertMlm(BertClassify):
         draws = [torch.from_numpy(philox.uniform(self.settings["seed"], "bert_mlm." + name, shape))
                  for name in ("which", "how", "other")]
 
-        def rows(ids):
-            losses, counts = self.losses(ids, *(d[:len(ids)] for d in draws))
-            return losses.sum(1) / counts.sum(1).clamp(min=1)
+        def sums(ids):
+            return torch.stack(self.losses(ids, *(d[:len(ids)] for d in draws)), 2).sum(1)
 
-        return {"eval_loss": in_batches(rows, self.eval[0], rows=self.rows).double().mean().item()}
+        losses, counts = in_batches(sums, self.eval[0], rows=self.rows).double().sum(0)
+        return {"eval_loss": (losses / counts).item()}
 
 
 class Translator(Twin):
