@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -28,8 +29,12 @@ constexpr absl::Duration kWhile = absl::Seconds(10);
 constexpr int kLinesInAWhile = 10;
 constexpr size_t kMostTold = 1000;
 constexpr absl::Duration kLinger = absl::Seconds(1);
-constexpr int kTlsShare = 4;          // a connection with TLS takes so much more memory
-constexpr char kTlsHandshake = 0x16;  // the first byte of a connection with TLS
+constexpr int kTlsShare = 4;  // a connection with TLS takes so much more memory
+// The first record of a connection with TLS: its kind in a byte, a version in two, the bytes that follow in two.
+constexpr char kTlsHandshake = 0x16;
+constexpr int kTlsHeader = 5;
+
+constexpr int kFirst = 4;  // bytes that tell what a peer without TLS speaks
 
 bool IsHttp(absl::string_view first) {
   return first == "GET " || first == "POST" || first == "HEAD" || first == "PUT ";
@@ -67,6 +72,15 @@ std::string KernelName(const sockaddr_storage& address) {
 bool SendsNoMore(int fd) {
   pollfd entry = {fd, POLLRDHUP, 0};
   return poll(&entry, 1, 0) > 0;
+}
+
+// Whether the peer has ended within the record that begins with these bytes: nobody waits for an answer.
+bool EndsWithin(absl::string_view header, int fd) {
+  int there = 0;
+  if (!SendsNoMore(fd) || ioctl(fd, FIONREAD, &there) != 0) return false;
+  if (header.size() < kTlsHeader) return true;
+  const auto byte = [&](int i) { return static_cast<unsigned char>(header[i]); };
+  return there < kTlsHeader + byte(3) * 256 + byte(4);
 }
 
 // The user whose connection of this host that is; -1: it is another host's, or closed.
@@ -182,6 +196,9 @@ std::vector<Admission::Newcomer> Admission::Take(const pollfd* entries) {
   }
   if (polls_listener_ && entries[0].revents != 0) Accept();
   const MonotonicTime now = MonotonicNow();
+  if (throttled_ && polls_listener_ && entries[0].revents != 0) {
+    paused_until_ = std::max(paused_until_, now + options_.together);
+  }
   for (auto& p : pending_) {
     if (p->closed || p->done || now < p->ends) continue;
     if (p->refused) p->closed = true;
@@ -273,24 +290,24 @@ void Admission::Step(Pending& p) {
 }
 
 bool Admission::BeginTls(Pending& p) {
-  char bytes[4];
+  char bytes[kTlsHeader];
   const int fd = p.who.socket.fd().get();
   const ssize_t n = recv(fd, bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-  const bool few = n > 0 && n < static_cast<ssize_t>(sizeof bytes) && bytes[0] != kTlsHandshake;
-  if (n <= 0 || (few && SendsNoMore(fd))) {
+  const bool tls = n > 0 && bytes[0] == kTlsHandshake, few = n > 0 && n < kFirst && !tls;
+  if (n <= 0 || (few && SendsNoMore(fd)) || (tls && EndsWithin({bytes, static_cast<size_t>(n)}, fd))) {
     p.closed = true;
     p.who.socket.Close();
     return false;
   }
   if (few) {
     // They alone do not make the socket readable again; the end of what the peer sends does, each time.
-    const int least = sizeof bytes;
+    const int least = kFirst;
     setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least);
     return false;
   }
-  if (bytes[0] != kTlsHandshake) {
-    const absl::string_view first(bytes, sizeof bytes);
+  if (!tls) {
+    const absl::string_view first(bytes, kFirst);
     RefusePlainly(p, StartsControl(first)
                          ? "it speaks no TLS, and this job does: start it with the job's TLS configuration (--tls)"
                      : IsHttp(first) ? "it speaks HTTP; this is a port of mslua and speaks TLS"

@@ -57,9 +57,11 @@ struct AdmissionOptions {
   absl::Duration limit = absl::Seconds(5);      // from the connection to the end of that
   int most = 256, most_of_one = 128;            // connections at a time, in all and from one address; TLS: a quarter
   std::function<void(const std::string&)> log;  // lines about refused connections
-  // While Throttle says so: connections that come to nothing, at first and then a second.
+  // While Throttle says so: connections that come to nothing, at first and then a second; how long those that follow
+  // others wait to be accepted together, which costs less than to be woken by each.
   int failures_at_once = 256;
   double failures_a_second = 125;  // one takes some 35 to 50 us
+  absl::Duration together = absl::Milliseconds(100);
 };
 
 class Admission {

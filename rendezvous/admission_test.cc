@@ -61,6 +61,11 @@ class Admitting : public ::testing::Test {
     admission_ = std::make_unique<Admission>(listener_, options_);
   }
   Fd Dial() { return listener_ && folder_ == nullptr ? *ConnectTcp(at_, Soon()) : *ConnectMeeting(folder_->socket()); }
+  bool Listens() {
+    std::vector<pollfd> entries;
+    admission_->Poll(&entries);
+    return entries[0].fd >= 0;
+  }
   // One turn of the poll loop.
   void Turn(absl::Duration limit = absl::Milliseconds(20)) {
     std::vector<pollfd> entries;
@@ -282,29 +287,48 @@ TEST_F(Admitting, FailuresMakeOthersWaitWhileThrottled) {
   options_.failures_at_once = 4;
   options_.failures_a_second = 1e-3;
   OverTcp();
-  const auto listens = [this] {
-    std::vector<pollfd> entries;
-    admission_->Poll(&entries);
-    return entries[0].fd >= 0;
-  };
   const auto strangers = [&](int n) {
     for (int i = 0; i < n; ++i) Say(Dial(), "GET / HTTP/1.1\r\n\r\n");
   };
   strangers(20);
   TurnUntil([&] { return !lines_.empty() && admission_->pending() == 0; });
-  EXPECT_TRUE(listens());
+  EXPECT_TRUE(Listens());
   admission_->Throttle(true);
   strangers(20);
-  TurnUntil([&] { return !listens(); });
+  TurnUntil([&] { return !Listens(); });
   absl::SleepFor(absl::Milliseconds(200));
-  EXPECT_FALSE(listens());  // until as few have failed as may
+  EXPECT_FALSE(Listens());  // until as few have failed as may
   Fd socket;
   std::thread honest = Honest(&socket, "a");
   admission_->Throttle(false);
-  EXPECT_TRUE(listens());
+  EXPECT_TRUE(Listens());
   TurnUntil([&] { return known_.size() == 1; });
   honest.join();
   EXPECT_EQ(known_[0].join.fields.at("id"), "a");
+}
+
+// While a job trains those that come soon after another are accepted together, some time later.
+TEST_F(Admitting, AcceptsTogetherWhileThrottled) {
+  options_.together = absl::Hours(1);
+  OverTcp();
+  admission_->Throttle(true);
+  EXPECT_TRUE(Listens());
+  const Fd first = Dial();
+  TurnUntil([&] { return admission_->pending() == 1; });
+  EXPECT_FALSE(Listens());
+  admission_->Throttle(false);
+  EXPECT_TRUE(Listens());
+}
+
+TEST_F(Admitting, MembersWhileThrottled) {
+  options_.together = absl::Milliseconds(50);
+  OverTcp();
+  admission_->Throttle(true);
+  Fd sockets[3];
+  std::vector<std::thread> honest;
+  for (Fd& socket : sockets) honest.push_back(Honest(&socket, absl::StrCat(honest.size())));
+  TurnUntil([&] { return known_.size() == 3; });
+  for (std::thread& t : honest) t.join();
 }
 
 // Nothing is accepted, and no core is kept busy with trying.
