@@ -348,8 +348,8 @@ Status RunFast(const FastKernel& fast, const Call& call, const Sample& sample) {
   std::vector<void*> out;
   for (const Memory& m : inputs) in.push_back(m.data());
   for (const Memory& m : outputs) out.push_back(m.data());
-  // Statistics of f32 and bf16 elements may be f64; they are as precise as f32 sums.
-  const bool narrow = call.inputs[0].dtype == DType::kF32 || call.inputs[0].dtype == DType::kBF16;
+  // Statistics of f32 and 16-bit elements may be f64; they are as precise as f32 sums.
+  const bool narrow = IsFloat(call.inputs[0].dtype) && call.inputs[0].dtype != DType::kF64;
   for (int run = 0; run < 2; ++run) {  // the second finds its scratch used
     RETURN_IF_ERROR(kernel->Run({in.data(), out.data(), scratch.data()}));
     for (const Memory& m : outputs) {
@@ -421,9 +421,20 @@ Status CheckRule(const OpDef& op, const Sample& sample) {
   return absl::OkStatus();
 }
 
+// Whether some kernel beside the reference takes the sample in this type.
+StatusOr<bool> HasFastKernel(const OpDef& op, const Sample& sample, DType t) {
+  if (op.fast.empty() || !Allows(op, t)) return false;
+  ASSIGN_OR_RETURN(const Call call, MakeCall(op, InputTypes(op, sample, t), sample.attrs));
+  const OpSpec spec{call.attrs, call.inputs, call.outputs};
+  return std::any_of(op.fast.begin(), op.fast.end(), [&](const FastKernel& fast) { return fast.supports(spec); });
+}
+
 Status CheckFastKernels(const OpDef& op, const Sample& sample) {
+  ASSIGN_OR_RETURN(const bool f32, HasFastKernel(op, sample, DType::kF32));
+  ASSIGN_OR_RETURN(const bool f16, HasFastKernel(op, sample, DType::kF16));
+  if (f32 && Allows(op, DType::kF16) && !f16) return Wrong("there is a kernel for f32 and none for f16");
   for (const FastKernel& fast : op.fast) {
-    for (const DType t : {DType::kF32, DType::kBF16}) {
+    for (const DType t : {DType::kF32, DType::kBF16, DType::kF16}) {
       if (!Allows(op, t)) continue;
       const auto made = MakeCall(op, InputTypes(op, sample, t), sample.attrs);
       RETURN_IF_ERROR(made.status());
