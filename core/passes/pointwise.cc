@@ -60,7 +60,7 @@ class PointwisePass {
     const Shape& y = IsInputGradient(n)    ? type.shape
                      : IsWeightGradient(n) ? graph_.TypeOf(n.inputs[1]).shape
                                            : n.outputs[0].shape;
-    const bool half = type.dtype == DType::kBF16;
+    const bool half = SizeOf(type.dtype) == 2;
     const int64_t pixels = y[0] * y[1] * y[2];
     // With images before and after of the same size and stride 1 there is no padding either.
     const bool one = w[2] == 1 && w[3] == 1;

@@ -9,21 +9,17 @@ absl::optional<DType> MixTypes(Trace& trace, const OpDef& op, const std::vector<
   GraphBuilder& g = trace.g();
   const auto type_of = [&](size_t i) { return g.TypeOf((*values)[i]).dtype; };
   const auto cast_all = [&](DType to) {
-    bool any = false;
     for (size_t i = 0; i < values->size(); ++i) {
       const DType from = type_of(i);
       if (InputAt(op, i).type != TypeClass::kT || from == to || (from != narrow && from != DType::kF32)) continue;
       (*values)[i] = Cast(g, (*values)[i], to);
-      any = true;
     }
-    return any;
   };
   // Of one operand there is no product.
   const bool multiplies = op.precision == Precision::kNarrow && values->size() > 1;
   if (multiplies || (op.precision == Precision::kNarrowBF16 && narrow == DType::kBF16)) {
-    // Only bf16 has kernels beyond products.
-    const bool any = cast_all(narrow);
-    return any && narrow != DType::kBF16 ? absl::make_optional(DType::kF32) : absl::nullopt;
+    cast_all(narrow);
+    return absl::nullopt;
   }
   bool some_narrow = false, some_f32 = false, some_wide = op.precision == Precision::kWide, number = false;
   bool computed = false;

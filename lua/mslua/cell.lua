@@ -58,7 +58,7 @@ Cell.elsewhere = {
   train = "set_train(); ms.Model trains",
   eval = "set_train(false); ms.Model evaluates",
   forward = "it is construct, and is called as net(x)",
-  to_float = 'amp = "bf16" of ms.Model, or of train in a recipe',
+  to_float = 'amp = "bf16" or "f16" of ms.Model, or of train in a recipe',
   freeze = "for _, p in ipairs(net:get_parameters()) do p.requires_grad = false end",
   requires_grad_ = "for _, p in ipairs(net:get_parameters()) do p.requires_grad = false end",
   set_grad = "ms.value_and_grad asks for gradients where it is called",

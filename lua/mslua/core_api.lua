@@ -271,7 +271,7 @@ function core.compiled(f) end
 ---                                   -- the step is one of all ranks, which is sharded: ShardOptions of
 ---                                   -- core/step/global_view.h
 ---  heed_cells?: boolean,            -- cells that were told to evaluate do; default: all train
----  amp?: dtype }                    -- "bfloat16": products, convolutions and what follows; parameters stay f32
+---  amp?: dtype }                    -- "bfloat16" or "float16": of products and what follows; parameters stay f32
 ---Scalar inputs of the result: `lr`, `step`, [`loss_scale`]; outputs: `loss`, [`grad_norm`],
 ---[`finite`], the
 ---extra values, then one update a parameter, optimizer state ("moments.w", "moment1.w", "moment2.w") and assigned

@@ -4,9 +4,11 @@ local arity = require "mslua.arity"
 local callbacks = require "mslua.callbacks"
 local class = require "mslua.class"
 local core = require "mslua.core"
+local dtype_flag = require "mslua.dtype_flag"
 local errors = require "mslua.errors"
 local evaluating = require "mslua.evaluating"
 local frames = require "mslua.frames"
+local loss_scale = require "mslua.loss_scale"
 local metrics = require "mslua.metrics"
 local notice = require "mslua.notice"
 local ops = require "mslua.ops"
@@ -45,15 +47,19 @@ local bind = args.signature("Model", {
 --- used by `mslua predict`, as that, and by its construct otherwise. steps, a list of {name =, loss = function(net,
 --- columns...), optimizer =, params = "^generator%."}, stands instead of loss_fn and optimizer: each batch makes all of
 --- the steps, in their order.
---- amp "bf16": matrix products, convolutions and what follows them compute in bfloat16; norms of rows, sums, losses and
---- parameters stay f32.
+--- amp "bf16" or "f16": matrix products, convolutions and what follows them compute in bfloat16 or float16; norms of
+--- rows, sums, losses and parameters stay f32. In f16 the loss has a scale, or small gradients would become 0.
 function Model:init(...)
   local a = bind(...)
   self.network, self.loss_fn, self.optimizer = a.network, a.loss_fn, a.optimizer
   self.network:_as_root()
   self.metrics = metrics.list(a.metrics, a.loss_fn, not a.loss_fn and not a.steps)
-  self.amp, self.loss_scale = a.amp and "bfloat16", a.loss_scale_manager
-  if not a.steps then return end
+  self.amp, self.loss_scale = dtype_flag[a.amp], a.loss_scale_manager
+  if not a.steps then
+    if a.amp == "f16" and not self.loss_scale then self.loss_scale = loss_scale.DynamicLossScaleManager(2 ^ 16) end
+    return
+  end
+  if a.amp == "f16" then errors.fail("Model: %s", several.NO_F16) end
   if a.loss_fn or a.optimizer or a.loss_scale_manager then
     errors.fail "Model: steps: each has its loss and its optimizer: leave out loss_fn, optimizer, loss_scale_manager"
   end

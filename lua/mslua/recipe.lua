@@ -417,6 +417,9 @@ local function check_steps(recipe)
   if recipe.train.loss_scale then
     report("loss_scale and steps: several steps have no loss scale", { "train", "loss_scale" })
   end
+  if recipe.train.amp == "f16" then
+    report(several.NO_F16, { "train", "amp" })
+  end
   recipe.steps = several.check(recipe.steps, true, function(problem) report("steps: " .. problem, { "steps" }) end)
 end
 

@@ -8,6 +8,8 @@ local parallel_context = require "mslua.parallel_context"
 
 local M = {}
 
+M.NO_F16 = 'amp = "f16" and steps: f16 needs a loss scale, and several steps have none: use amp = "bf16"'
+
 local function check_name(name)
   if not name:match "^[%a][%w_]*$" then return ("expected letters, digits and '_', got %q"):format(name) end
 end

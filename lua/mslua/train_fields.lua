@@ -19,8 +19,9 @@ M.step = {
       .. "10000" },
 }
 
-M.amp = { "amp", "string", choices = { "bf16" },
-  doc = '"bf16": matrix products and convolutions compute in bfloat16, parameters stay float32; default: all float32' }
+M.amp = { "amp", "string", choices = { "bf16", "f16" },
+  doc = '"bf16" or "f16": matrix products and convolutions compute in bfloat16 or float16, parameters stay float32; '
+    .. "default: all float32" }
 M.metrics = { "metrics", "table|list", {},
   doc = 'what evaluations measure: names, {"top1"}, and functions, {"top1", error = function(output, label) ... end}; '
     .. 'where there is a loss function, "loss" is always measured' }
@@ -31,7 +32,8 @@ M.callbacks = { "callbacks", "callback|list", {}, doc = "a callback, or a list o
 
 --- The meanings of arguments whose names or defaults differ.
 M.loss_doc = "a cell or a function of (output, label); default: the network gives the loss"
-M.loss_scale_doc = "multiplies the loss and divides the gradients; default: none"
+M.loss_scale_doc = "multiplies the loss and divides the gradients; default: none; with amp = \"f16\": "
+  .. "ms.DynamicLossScaleManager(65536)"
 M.sink_doc = "of MindSpore's scripts; no effect: batches are always fetched ahead"
 
 return M

@@ -59,6 +59,8 @@ golden() {
 golden quickstart "$recipes/quickstart.lua"
 golden lenet "$recipes/lenet_mnist.lua" data_path=mnist batch_size=4
 golden char_gpt "$recipes/char_gpt.lua" --preset smoke data_path=text block=16 batch_size=2
+alike lenet_f16 1e-2 10 "$recipes/lenet_mnist.lua" data_path=mnist batch_size=4 train.amp=f16
+alike char_gpt_f16 1e-2 10 "$recipes/char_gpt.lua" --preset smoke data_path=text block=16 batch_size=2 train.amp=f16
 # At its own rate of learning the losses of so small a batch differ between two CPUs too.
 golden resnet18 "$recipes/resnet18_cifar10.lua" --preset smoke data_path=cifar batch_size=4 width=4 lr=0.01
 alike batch_norm 1e-4 10 "$here/tests/recovery/lenet.lua" samples=320

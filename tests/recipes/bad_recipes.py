@@ -278,7 +278,7 @@ train("unknown key of train", "epochs = 1, epoch = 3",
 train("no epochs", "epochs = 0", "epochs: expected an integer, at least 1, got 0")
 train("half an epoch", "epochs = 1.5", "epochs: expected an integer, at least 1, got 1.5")
 train("epochs and steps", "epochs = 1, steps = 10", "epochs = 1 and steps = 10: give one of them")
-train("precision of another library", "amp = \"fp16\"", "amp: expected one of \"bf16\", got \"fp16\"")
+train("precision of another library", "amp = \"fp16\"", "amp: expected one of \"bf16\", \"f16\", got \"fp16\"")
 train("a mark without its metric", "epochs = 1 }, expect = { top1_above = 0.5",
       'top1_above: eval.metrics has no top1: add it, eval = { metrics = { "top1" } }')
 train("negative norm", "clip_norm = -1", "clip_norm: expected a number, above 0, got -1")
