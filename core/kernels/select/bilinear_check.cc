@@ -13,15 +13,26 @@ namespace {
 using Numbers = std::vector<double>;
 
 // Neither they nor sums of a few of them divide the sizes of matrices, so that rows and columns differ.
-constexpr int64_t kValues = 65537, kWeights = 1021;
+constexpr int64_t kWeights = 1021, kPrimes[] = {65537, 1048583, 16777259};
+
+// After how many an operand repeats its values: more than the terms of a sum, where there is such a prime. No product
+// is then in a sum twice.
+int64_t ValuesFor(int64_t terms) {
+  for (const int64_t prime : kPrimes) {
+    if (terms < prime) return prime;
+  }
+  return *std::rbegin(kPrimes);
+}
 
 // What the operands repeat. In bf16 -1 or 1, or 0 where sums of so many would be too large.
 template <class T>
 std::vector<T> Values(int64_t terms, uint32_t seed) {
-  constexpr double kMostTerms = 1024;  // of which the sum is within 256, 8 times its standard deviation
-  const double share = std::sqrt(std::min(1.0, kMostTerms / static_cast<double>(terms)));
+  constexpr double kDeviation = 32;  // of a sum, which is within 256
+  const int64_t count = ValuesFor(terms);
+  const double share =
+      std::min(1.0, kDeviation * std::sqrt(static_cast<double>(std::min(terms, count))) / static_cast<double>(terms));
   std::mt19937 random(seed);
-  std::vector<T> out(kValues);
+  std::vector<T> out(count);
   for (T& v : out) {
     const uint32_t bits = random();
     if constexpr (sizeof(T) == 2)
@@ -32,9 +43,11 @@ std::vector<T> Values(int64_t terms, uint32_t seed) {
   return out;
 }
 
-void Repeat(const void* values, int64_t bytes, int64_t total, char* to) {
+template <class T>
+void Repeat(const std::vector<T>& values, int64_t total, char* to) {
+  const int64_t bytes = static_cast<int64_t>(values.size() * sizeof(T));
   for (int64_t at = 0; at < total; at += bytes)
-    std::memcpy(to + at, values, static_cast<size_t>(std::min(bytes, total - at)));
+    std::memcpy(to + at, values.data(), static_cast<size_t>(std::min(bytes, total - at)));
 }
 
 // Odd numbers from -127 to 127.
@@ -235,8 +248,8 @@ Verdict Check(const Bilinear& b, Kernel& kernel) {
   const GuardedMemory first(bytes_of(0), GuardedMemory::kNaN), second(bytes_of(1), GuardedMemory::kNaN),
       result(bytes_of(2), GuardedMemory::kNaN), scratch(kernel.scratch_bytes(), GuardedMemory::kNaN);
   if (!first.valid() || !second.valid() || !result.valid() || !scratch.valid()) return Verdict::kUnchecked;
-  Repeat(Values<T>(b.terms(), 1).data(), kValues * sizeof(T), bytes_of(0), first.data());
-  Repeat(Values<T>(b.terms(), 2).data(), kValues * sizeof(T), bytes_of(1), second.data());
+  Repeat(Values<T>(b.terms(), 1), bytes_of(0), first.data());
+  Repeat(Values<T>(b.terms(), 2), bytes_of(1), second.data());
   const void* const inputs[] = {first.data(), second.data()};
   void* const outputs[] = {result.data()};
   if (!kernel.Run({inputs, outputs, scratch.data()}).ok()) return Verdict::kWrong;

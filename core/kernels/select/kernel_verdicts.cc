@@ -36,7 +36,7 @@
 namespace mslua {
 namespace {
 
-constexpr int kCheckVersion = 1;    // of the checks: another one asks again
+constexpr int kCheckVersion = 2;    // of the checks: another one asks again
 constexpr int kLongestCheck = 120;  // seconds; a kernel that takes longer does not pass
 constexpr int kIdle = 2;            // seconds without a request after which the checking process ends
 constexpr int64_t kMostFileBytes = 4 << 20;
