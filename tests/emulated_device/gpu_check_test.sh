@@ -65,6 +65,18 @@ bench.measure("quick start", "f32")
 assert bench.rows[0]["problems"] == ["mslua: mslua prof printed no time of a step"], bench.rows
 PY
 
+# mslua takes the arguments of every workload.
+python3 - << 'PY' || fail "arguments of workloads"
+import os, subprocess, sys
+sys.path.insert(0, "tools/gpu")
+import workloads
+bench = workloads.Workloads({"program": "bin/mslua", "training": "bench/training"}, os.environ, lambda: 60, None)
+for name in workloads.WORKLOADS:
+    for dtype in workloads.types_of(name):
+        program, _, *arguments = bench.prof(name, dtype)[:-3]
+        subprocess.run([program, "plan", "--device", "h200"] + arguments, check=True, stdout=subprocess.DEVNULL)
+PY
+
 # The loader and checkpoints, with networks that the emulated device has time for.
 python3 - << 'PY' || fail "overheads"
 import os, sys

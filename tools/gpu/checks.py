@@ -13,6 +13,7 @@ TRAININGS = [
     ("LeNet", "images.lua", ["network=lenet", "--max-steps", "10"], 1e-4),
     ("char_gpt", "text.lua", ["--max-steps", "10"], 1e-4),
     ("char_gpt bf16", "text.lua", ["train.amp=bf16", "--max-steps", "10"], 1e-2),
+    ("char_gpt f16", "text.lua", ["train.amp=f16", "--max-steps", "10"], 1e-2),
 ]
 SANITIZER_TOOLS = ["memcheck", "racecheck", "initcheck"]
 
