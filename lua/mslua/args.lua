@@ -204,6 +204,7 @@ local function meant(key, known)
     function(name) return initials(name) == key end,
     function(name) return name:sub(-#key - 1) == "_" .. key end,
     function(name) return ("_" .. name .. "_"):find("_" .. key .. "_", 1, true) end,
+    function(name) return key:sub(1, #name + 1) == name .. "_" end,
   } do
     for _, name in ipairs(known) do
       if test(name) then

@@ -11,6 +11,7 @@ local moved = {
   ["ms.common"] = "its names are in ms itself: ms.Parameter, ms.initializer, ms.Tensor, ms.float32",
   ["ms.mstype"] = "element types are in ms itself: ms.float32, ms.int32",
   ["ms.dtype"] = "element types are in ms itself: ms.float32, ms.int32",
+  ["ms.amp"] = 'amp = "bf16" or "f16" of ms.Model, or of train in a recipe; ms.DynamicLossScaleManager',
   ["ms.numpy"] = "ms.zeros, ms.ones, ms.full, ms.arange, ms.rand, ms.randn and the operators of ms.ops",
   ["ms.data"] = "ms.dataset",
   ["ms.optim"] = "optimizers are in ms.nn: ms.nn.Momentum",
