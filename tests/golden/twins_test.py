@@ -8,6 +8,7 @@ import runpy
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 
 PYTHON = "/usr/bin/python3"
@@ -65,6 +66,21 @@ def same_at_the_start(recipe, data, metric, tolerance, *words):
     assert abs(mine - theirs) <= tolerance, (recipe, found)
 
 
+def continues_where_it_was_killed():
+    words = ["--recipe", "lenet_mnist", "--data", "mnist", "--preset", "smoke", "--side", "twin", "--seeds", "3",
+             "epochs=20", "train.max_steps=400"]
+    whole = values(run(*words))
+    first = subprocess.Popen([PYTHON, SCRIPT, "--mslua", MSLUA, *words, "--keep", "kept"], stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL)
+    while not os.path.exists("kept/lenet_mnist_twin_3.pt") and first.poll() is None:
+        time.sleep(0.005)
+    first.kill()
+    first.wait()
+    assert values(run(*words, "--keep", "kept")) == whole, whole
+    assert values(run(*words, "--keep", "kept")) == whole, "a result that is kept"
+    run(*words, "lr=0.5", "--keep", "kept", code=1, says="give --keep another folder")
+
+
 def main():
     if os.path.realpath(sys.executable) != os.path.realpath(PYTHON):
         sys.stdout.flush()
@@ -94,6 +110,7 @@ def main():
                        "train.max_steps=120"))
     for side in found["top1"]:
         assert len(side) == 2 and min(side) > 0.9, found
+    continues_where_it_was_killed()
     run("--recipe", "lenet", "--data", "mnist", code=2, says="lenet_mnist")
     alone = subprocess.run([PYTHON, SCRIPT, "--help"], capture_output=True, text=True, check=True)
     assert "--recipe NAME" in alone.stdout, alone.stdout

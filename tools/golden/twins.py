@@ -714,7 +714,33 @@ def start(net, initial):
             p.copy_(value)
 
 
-def train_twin(program):
+class Kept:
+    """The file of a training in the folder that --keep names: its state after each epoch, and at last its result. The
+    same command reads it, and continues. Without a folder nothing is kept."""
+
+    def __init__(self, options, side, seed):
+        self.of = [options.recipe, options.preset, options.parameters, side, seed]
+        self.path = options.keep and os.path.join(options.keep, "%s_%s_%d.pt" % (options.recipe, side, seed))
+        self.begun, self.before = seconds(), 0.0
+        self.state = torch.load(self.path) if self.path and os.path.exists(self.path) else {}
+        if not self.state:
+            return
+        if self.state["of"] != self.of:
+            sys.exit("%s is of %s, and not of %s; fix: give --keep another folder" % (
+                self.path, self.state["of"], self.of))
+        self.before = self.state["seconds"]
+
+    def seconds(self):
+        """Processor time of the training, that before an interruption included."""
+        return self.before + seconds() - self.begun
+
+    def write(self, **state):
+        if self.path:
+            torch.save(dict(state, of=self.of, seconds=self.seconds()), self.path + ".new")
+            os.replace(self.path + ".new", self.path)
+
+
+def train_twin(program, kept):
     """The metrics of the last evaluation."""
     settings, initial, train, evaluation = program.write()
     torch.manual_seed(program.seed)
@@ -725,6 +751,15 @@ def train_twin(program):
     most = min(how.get(name, math.inf) for name in ("steps", "max_steps"))
     most = min(most, how.get("epochs", math.inf) * twin.steps_per_epoch())
     steps, number, found, measured, epoch = twin.steps(), 0, {}, 0, 0
+    optimizers = [optimizer for step in steps for optimizer in step.optimizers]
+    if kept.state:
+        twin.net.load_state_dict(kept.state["net"])
+        for optimizer, state in zip(optimizers, kept.state["optimizers"]):
+            optimizer.load_state_dict(state)
+        if averages:
+            averages.values, averages.updates = kept.state["averages"]
+        torch.set_rng_state(kept.state["random"])
+        number, found, measured, epoch = kept.state["place"]
 
     def measure():
         twin.net.eval()
@@ -747,6 +782,9 @@ def train_twin(program):
         epoch += 1
         if when["every_epochs"] and epoch % when["every_epochs"] == 0 and measured < number:
             found, measured = measure(), number
+        kept.write(net=twin.net.state_dict(), optimizers=[optimizer.state_dict() for optimizer in optimizers],
+                   averages=averages and (averages.values, averages.updates), random=torch.get_rng_state(),
+                   place=(number, found, measured, epoch))
     return found if measured == number else measure()
 
 
@@ -778,6 +816,8 @@ def main():
     parser.add_argument("--seeds", default="1,2,3", metavar="LIST", help="a training of each (default 1,2,3)")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="of each side (default 1)")
     parser.add_argument("--preset", metavar="NAME", help="the recipe's parameters of this preset")
+    parser.add_argument("--keep", metavar="FOLDER", help="continue there what was interrupted: the state of each "
+                        "training after each epoch of PyTorch's, and results")
     parser.add_argument("--side", choices=("both", "twin", "mslua"), default="both",
                         help="what is trained (default both)")
     options = parser.parse_intermixed_args()
@@ -785,6 +825,8 @@ def main():
         parser.error("--seeds: expected whole numbers and commas between them, got %s" % options.seeds)
     if not os.access(options.mslua, os.X_OK):
         parser.error("--mslua: there is no program %s" % options.mslua)
+    if options.keep:
+        os.makedirs(options.keep, exist_ok=True)
     seeds = [int(seed) for seed in options.seeds.split(",")]
     torch.set_num_threads(options.threads)
     results = {"mslua": [], "twin": []}
@@ -792,10 +834,16 @@ def main():
         for side, found in results.items():
             if options.side not in ("both", side):
                 continue
-            with tempfile.TemporaryDirectory() as folder:
-                program, begun = Program(options, seed, folder), seconds()
-                values = program.verify() if side == "mslua" else train_twin(program)
-            found.append((values, seconds() - begun))
+            kept = Kept(options, side, seed)
+            values = kept.state.get("values")
+            if values is None:
+                with tempfile.TemporaryDirectory() as folder:
+                    program = Program(options, seed, folder)
+                    values = program.verify() if side == "mslua" else train_twin(program, kept)
+                kept.write(values=values)
+                found.append((values, kept.seconds()))
+            else:
+                found.append((values, kept.before))
             print("%s %s seed %d: %s, %.1f s" % (time.strftime("%H:%M:%S"), side, seed, " ".join(
                 "%s %.5g" % item for item in values.items()), found[-1][1]), file=sys.stderr)
     print("| recipe | metric | mslua, seeds %s | mean (spread) | PyTorch %s | mean (spread) | seconds: mslua | "
