@@ -194,11 +194,11 @@ std::vector<Admission::Newcomer> Admission::Take(const pollfd* entries) {
   for (size_t i = 0; i < polled_pending_; ++i) {
     if (entries[1 + i].revents != 0) Step(*pending_[i]);
   }
-  if (polls_listener_ && entries[0].revents != 0) Accept();
-  const MonotonicTime now = MonotonicNow();
-  if (throttled_ && polls_listener_ && entries[0].revents != 0) {
-    paused_until_ = std::max(paused_until_, now + options_.together);
+  if (polls_listener_ && entries[0].revents != 0) {
+    Accept();
+    if (throttled_) paused_until_ = std::max(paused_until_, MonotonicNow() + options_.together);
   }
+  const MonotonicTime now = MonotonicNow();
   for (auto& p : pending_) {
     if (p->closed || p->done || now < p->ends) continue;
     if (p->refused) p->closed = true;

@@ -60,7 +60,7 @@ struct AdmissionOptions {
   // While Throttle says so: connections that come to nothing, at first and then a second; how long those that follow
   // others wait to be accepted together, which costs less than to be woken by each.
   int failures_at_once = 256;
-  double failures_a_second = 125;  // one takes some 35 to 50 us
+  double failures_a_second = 125;  // one takes some 20 to 30 us
   absl::Duration together = absl::Milliseconds(100);
 };
 

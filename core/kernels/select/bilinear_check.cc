@@ -27,7 +27,7 @@ int64_t ValuesFor(int64_t terms) {
 // What the operands repeat. In bf16 -1 or 1, or 0 where sums of so many would be too large.
 template <class T>
 std::vector<T> Values(int64_t terms, uint32_t seed) {
-  constexpr double kDeviation = 32;  // of a sum, which is within 256
+  constexpr double kDeviation = 32;  // of a sum: an eighth of 256, up to which bf16 has every whole number
   const int64_t count = ValuesFor(terms);
   const double share =
       std::min(1.0, kDeviation * std::sqrt(static_cast<double>(std::min(terms, count))) / static_cast<double>(terms));
