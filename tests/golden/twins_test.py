@@ -79,6 +79,7 @@ def continues_where_it_was_killed():
     assert values(run(*words, "--keep", "kept")) == whole, whole
     assert values(run(*words, "--keep", "kept")) == whole, "a result that is kept"
     run(*words, "lr=0.5", "--keep", "kept", code=1, says="give --keep another folder")
+    run(*words, "--data", "other", "--keep", "kept", code=1, says="give --keep another folder")
 
 
 def main():

@@ -719,7 +719,7 @@ class Kept:
     same command reads it, and continues. Without a folder nothing is kept."""
 
     def __init__(self, options, side, seed):
-        self.of = [options.recipe, options.preset, options.parameters, side, seed]
+        self.of = [options.recipe, os.path.abspath(options.data), options.preset, options.parameters, side, seed]
         self.path = options.keep and os.path.join(options.keep, "%s_%s_%d.pt" % (options.recipe, side, seed))
         self.begun, self.before = seconds(), 0.0
         self.state = torch.load(self.path) if self.path and os.path.exists(self.path) else {}
@@ -841,9 +841,7 @@ def main():
                     program = Program(options, seed, folder)
                     values = program.verify() if side == "mslua" else train_twin(program, kept)
                 kept.write(values=values)
-                found.append((values, kept.seconds()))
-            else:
-                found.append((values, kept.before))
+            found.append((values, kept.seconds()))
             print("%s %s seed %d: %s, %.1f s" % (time.strftime("%H:%M:%S"), side, seed, " ".join(
                 "%s %.5g" % item for item in values.items()), found[-1][1]), file=sys.stderr)
     print("| recipe | metric | mslua, seeds %s | mean (spread) | PyTorch %s | mean (spread) | seconds: mslua | "
