@@ -4,7 +4,8 @@
 cluster=$here/recipes/cluster
 recipe=$here/tests/ranks/tiny.lua
 export MSLUA=$mslua
-export MS_SCHED_PORT=$((20000 + $$ % 20000))
+new_port
+export MS_SCHED_PORT=$port
 
 # same NAME LOG: LOG has the losses of `mslua train -n 2`.
 same() {

@@ -44,6 +44,14 @@ run() {
   code=$?
 }
 
+# new_port: $port is another one with each call (at most 16), which no test beside this one has. Those above 32767 are
+# the system's to give.
+ports=0
+new_port() {
+  port=$((10000 + $$ % 1400 * 16 + ports))
+  ports=$((ports + 1))
+}
+
 # The processes of the program that this test has started, rank $1 only if it is given.
 export MSLUA_TEST_MARK=$$
 ours() {

@@ -43,7 +43,8 @@ crowds() {
 }
 
 enter=
-export MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT=$((20000 + $$ % 20000))
+new_port
+export MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT=$port
 at_socket() { python3 "$intruder" crowd "$(find "$TMPDIR"/mslua-* -name socket)" 500 "$1" 60; }
 crowds "unix socket of the scheduler" at_socket
 

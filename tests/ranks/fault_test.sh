@@ -115,7 +115,8 @@ count "all err" 1 "all wrong"
 by_hand() {
   { echo "local FAULT = nil"; cat loop.lua; } > "fault.lua"
   rm -f first.txt second.txt
-  export MS_WORKER_NUM=2 MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT=$((20000 + $$ % 20000))
+  new_port
+  export MS_WORKER_NUM=2 MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT=$port
   "$mslua" sched > sched.txt 2>&1 &
   scheduler=$!
   MS_ROLE=MS_WORKER MS_NODE_ID=0 "$mslua" run fault.lua > first.txt 2>&1 &

@@ -4,7 +4,7 @@
 recipe=$here/tests/ranks/tiny.lua
 intruder=$TMPDIR/intruder.py # where other users can read it
 cp "$here/tests/ranks/intruder.py" "$intruder" && chmod 755 "$intruder"
-port=$((20000 + $$ % 20000))
+new_port
 
 # The TCP sockets on which processes of this test listen.
 listeners() {

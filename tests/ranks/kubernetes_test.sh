@@ -3,7 +3,7 @@
 # processes in a PID namespace of their own, where the program is PID 1; two network namespaces are the nodes.
 . "$(dirname "$0")/common.sh"
 manifest=$here/recipes/cluster/kubernetes/job.yaml
-port=$((20000 + $$ % 20000))
+new_port
 
 # variables ROLE: what the manifest sets in the container of that name, a NAME=VALUE a line; NAME= where each pod has
 # its own.

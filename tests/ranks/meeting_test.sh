@@ -2,7 +2,8 @@
 # Workers that are missing, too many, or that run something else; interfaces.
 . "$(dirname "$0")/common.sh"
 recipe=$here/tests/ranks/tiny.lua
-export MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT=$((20000 + $$ % 20000))
+new_port
+export MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT=$port
 
 # One too few: who is missing is said, then all give up.
 export MS_WORKER_NUM=3 MS_CLUSTER_TIMEOUT=5
@@ -76,9 +77,10 @@ expect "who waits hears of it" 0 "The node: 1 is refused: its command line is 'e
 
 # Ranks that somebody has started all at once: one that differs ends the job.
 differing() {
-  env RANK="$1" WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((MS_SCHED_PORT + 1)) timeout 30 \
+  env RANK="$1" WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port timeout 30 \
     "$mslua" train "$recipe" $2 > "differs_$1.txt" 2>&1
 }
+new_port
 differing 0 &
 first=$!
 differing 1 &
@@ -94,9 +96,10 @@ expect "a rank that differs" 4 "refused: its command line is "
 
 # Two that count other ranks do not train together; which of them comes first is open.
 counting() {
-  env RANK="$1" WORLD_SIZE="$2" MASTER_ADDR=127.0.0.1 MASTER_PORT=$((MS_SCHED_PORT + 2)) MS_CLUSTER_TIMEOUT=10 \
+  env RANK="$1" WORLD_SIZE="$2" MASTER_ADDR=127.0.0.1 MASTER_PORT=$port MS_CLUSTER_TIMEOUT=10 \
     timeout 30 "$mslua" train "$recipe" > "counts_$1.txt" 2>&1
 }
+new_port
 counting 0 2 &
 first=$!
 counting 1 3

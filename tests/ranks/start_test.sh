@@ -65,7 +65,8 @@ run mpirun --allow-run-as-root --oversubscribe -n 2 "$mslua" run "$here/tests/ra
 count "mpirun listens" 2 "listens beyond this host: no"
 
 # Scheduler and workers by hand, as in the CPU tutorial: the same command, MS_ROLE says what it is.
-export MS_WORKER_NUM=4 MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT=$((20000 + $$ % 20000))
+new_port
+export MS_WORKER_NUM=4 MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT=$port
 MS_ROLE=MS_SCHED "$mslua" run "$script" > scheduler.txt 2>&1 &
 scheduler=$!
 workers=
@@ -91,9 +92,10 @@ cat > table.json <<'JSON'
     {"device_id": "2", "device_ip": "192.3.27.6", "rank_id": "2"},
     {"device_id": "3", "device_ip": "192.4.27.6", "rank_id": "3"}]}]}
 JSON
+new_port
 workers=
 for i in 0 1 2 3; do
-  RANK_TABLE_FILE=table.json RANK_ID=$i DEVICE_ID=$i RANK_SIZE=4 MS_SCHED_PORT=$((20001 + $$ % 20000)) \
+  RANK_TABLE_FILE=table.json RANK_ID=$i DEVICE_ID=$i RANK_SIZE=4 MS_SCHED_PORT=$port \
     "$mslua" run "$script" > "worker_$i.txt" 2> "worker_$i.err" &
   workers="$workers $!"
 done
@@ -110,9 +112,10 @@ for i in 0 1 2 3; do
 done
 for pid in $workers; do wait "$pid" || fail "SLURM: a rank ended with $?: $(cat worker_?.err)"; done
 each_has_four SLURM
+new_port
 workers=
 for i in 0 1 2 3; do
-  RANK=$i WORLD_SIZE=4 MASTER_ADDR=localhost MASTER_PORT=$((20002 + $$ % 20000)) \
+  RANK=$i WORLD_SIZE=4 MASTER_ADDR=localhost MASTER_PORT=$port \
     "$mslua" run "$script" > "worker_$i.txt" 2> "worker_$i.err" &
   workers="$workers $!"
 done

@@ -17,7 +17,7 @@ until_said() {
 
 # pair NAME: rank 0, which runs the scheduler too, and rank 1, which train for long.
 pair() {
-  port=$((20000 + ($$ + ${#1} * 7) % 20000))
+  new_port
   for r in 0 1; do
     RANK=$r WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port timeout -s KILL $limit \
       "$mslua" train "$recipe" --out "$1" epochs=10000000 --log-every epoch $2 > "$1_$r.txt" 2>&1 &
@@ -59,7 +59,8 @@ no_leftovers "pairs"
 # cluster NAME SIGNAL CODE: a scheduler that gets the signal while its workers train. They save and end; it ends as they
 # do.
 cluster() {
-  export MS_WORKER_NUM=2 MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT=$((20000 + ($$ + 17) % 20000))
+  new_port
+  export MS_WORKER_NUM=2 MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT=$port
   timeout -s KILL $limit "$mslua" sched > "$1.txt" 2>&1 &
   scheduler=$!
   for r in 0 1; do

@@ -3,7 +3,7 @@
 . "$(dirname "$0")/common.sh"
 script=$here/tests/ranks/secret.lua
 wire=$here/tests/ranks/wire.py
-port=$((20000 + $$ % 20000))
+new_port
 
 # wait_for FILE TEXT: until a file has it.
 wait_for() {

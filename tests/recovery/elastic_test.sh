@@ -43,7 +43,8 @@ expect "its scheduler" 9 "/proc/none"
 
 # A worker that a signal stops: those of its host stay, and a spare takes its place.
 export MS_ENABLE_RECOVERY=1 MS_RECOVERY_PATH="$PWD/stopped" MS_WORKER_NUM=2 MS_SCHED_HOST=127.0.0.1
-export MS_SCHED_PORT=$((20000 + ($$ + 41) % 20000))
+new_port
+export MS_SCHED_PORT=$port
 "$mslua" sched --spares 1 --replace-after 2 > scheduler.txt 2>&1 &
 scheduler=$!
 # worker ID TEXT: starts it, and waits until it says so.
@@ -88,7 +89,8 @@ end_keeper
 # A worker that is asked to stop while it waits for another one, which is killed then: the job stops when they have met
 # again.
 export MS_RECOVERY_PATH="$PWD/asked"
-MS_SCHED_PORT=$((20000 + ($$ + 83) % 20000))
+new_port
+MS_SCHED_PORT=$port
 "$mslua" sched > scheduler.txt 2>&1 &
 scheduler=$!
 worker a "new node: a" && a=$pid

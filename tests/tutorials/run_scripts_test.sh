@@ -13,12 +13,11 @@ cp "$tutorials/resnet.lua" "$here"/recipes/cluster/rank_table_*.json .
 sed 's/= 224$/= 32/; s/batch_size or 32/batch_size or 2/; s/epoch_size = 10/epoch_size = 1/' \
   "$tutorials/resnet50_distributed_training.lua" > resnet50_distributed_training.lua
 cp resnet50_distributed_training.lua resnet50_distributed_training_gpu.lua
-port=$((20000 + $$ % 10000))
 
 # prepare SCRIPT: the script here, with addresses for its names of them.
 prepare() {
+  new_port
   sed "s/SCHEDULER_IP/127.0.0.1/; s/=SCHEDULER_PORT/=$port/; s/=8117/=$port/" "$tutorials/$1" > "$1"
-  port=$((port + 1))
 }
 # ended: waits until no process of this test is left, nor mpirun, which starts the others some time after the script has
 # ended.
@@ -61,6 +60,7 @@ else
   trained cluster 2 device/worker_0.log
   # Two hosts, here two folders: the scheduler and 4 workers, 4 workers.
   mkdir one two
+  new_port
   for host in 1 2; do
     sed "s/SCHEDULER_IP/127.0.0.1/; s/=SCHEDULER_PORT/=$port/" "$tutorials/run_gpu_cluster_$host.bash" > "$host.bash"
   done
