@@ -13,7 +13,7 @@ def component(name, deps = [], visibility = None, exclude = [], folders = False,
       visibility: which components may include it (docs/explanation/architecture.md).
       exclude: files that belong to another target of the folder.
       folders: whether the files of the folders below, which have no BUILD file, belong to it too. There x_main.cc is a
-        program for the folder's tests, and x_process_test.cc, which starts processes, runs alone.
+        program for the folder's tests, and x_process_test.cc, which starts processes, runs outside the sandbox.
       test_deps: what the tests need besides the library and GoogleTest.
       test_data: files that the tests read.
       test_size: Bazel's size of every test here.
@@ -57,7 +57,7 @@ def component(name, deps = [], visibility = None, exclude = [], folders = False,
         test_name = test[:-len(".cc")]
         tags = test_tags.get(test_name, [])
         if folders and test.endswith("_process_test.cc"):
-            tags = tags + ["exclusive"]
+            tags = tags + ["local"]
         native.cc_test(
             name = test_name,
             srcs = [test],
