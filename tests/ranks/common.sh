@@ -44,12 +44,20 @@ run() {
   code=$?
 }
 
-# new_port: $port is another one with each call (at most 16), which no test beside this one has. Those above 32767 are
-# the system's to give.
+# new_port: $port is another one with each call (at most 16), which no test beside this one has: a test holds the lock
+# of its ports until its processes have ended. Those above 32767 are the system's to give.
 ports=0
 new_port() {
-  port=$((10000 + $$ % 1400 * 16 + ports))
+  [ "$ports" != 0 ] || hold_ports
+  port=$((10000 + range * 16 + ports))
   ports=$((ports + 1))
+}
+hold_ports() {
+  mkdir -p -m 1777 /tmp/mslua-test-ports
+  range=$(($$ % 1400))
+  until (: > "/tmp/mslua-test-ports/$range") 2> /dev/null && exec 9> "/tmp/mslua-test-ports/$range" && flock -n 9; do
+    range=$(((range + 1) % 1400))
+  done
 }
 
 # The processes of the program that this test has started, rank $1 only if it is given.

@@ -20,9 +20,10 @@ job() {
   echo "$1: $(echo "$(date +%s.%N) - $begin" | bc) s, $(grep -c refused sched.txt) lines about refusals"
 }
 start() {
+  rm -f sched.txt crowd.txt
   $enter "$mslua" sched > sched.txt 2>&1 &
   scheduler=$!
-  until grep -q "scheduler of" sched.txt; do sleep 0.05; done
+  until grep -qs "scheduler of" sched.txt; do sleep 0.05; done
 }
 # crowds WHAT COMMAND...: jobs with each kind of crowd, which COMMAND KIND starts; each beside one without.
 crowds() {
@@ -34,7 +35,7 @@ crowds() {
     if [ "$kind" != none ]; then
       "$@" "$kind" > crowd.txt 2>&1 &
       crowd=$!
-      until grep -q ready crowd.txt; do sleep 0.05; done
+      until grep -qs ready crowd.txt; do sleep 0.05; done
       sleep 1
     fi
     job "$what, $kind"

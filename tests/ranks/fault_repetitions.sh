@@ -16,11 +16,11 @@ LUA
 longest=0
 job=0
 while [ "$job" -lt "$jobs" ]; do
-  rm -f err
+  rm -f err out.txt
   timeout -s KILL 60 "$mslua" run loop.lua -n 3 > out.txt 2>&1 &
   launcher=$!
   if [ $((job % 4)) != 3 ]; then # the fourth is hit while it starts
-    until [ "$(grep -c ready out.txt)" = 3 ] || ! kill -0 "$launcher" 2> /dev/null; do sleep 0.02; done
+    until [ "$(grep -cs ready out.txt)" = 3 ] || ! kill -0 "$launcher" 2> /dev/null; do sleep 0.02; done
   fi
   sleep "0.$(od -An -N1 -tu1 /dev/urandom | tr -d ' ')"
   victim=$(ours 1)

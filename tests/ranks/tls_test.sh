@@ -135,6 +135,7 @@ done
 
 # The same without TLS: what a listener would see.
 record plain.bin
+rm -f sched.txt first.txt
 in_a "$mslua" sched --insecure-network > sched.txt 2>&1 &
 scheduler=$!
 wait_for sched.txt "secret is in"
@@ -166,6 +167,7 @@ cp -p net/crl.pem crl.before
 sed -i 's/client.p12/attach.p12/' role/config.json
 "$mslua" cert make host --hosts 10.79.1.9 > /dev/null
 sed -i 's/"crl_path"/"verify": "host", "crl_path"/' host/config.json
+rm -f sched.txt first.txt
 in_a "$mslua" sched --tls net/config.json > sched.txt 2>&1 &
 scheduler=$!
 wait_for sched.txt "scheduler of 2 workers"
@@ -222,6 +224,7 @@ wait "$scheduler" || fail "scheduler: $(cat sched.txt)"
 [ "$(grep -c "it speaks no TLS" sched.txt)" -ge 1 ] || fail "$(cat sched.txt)"
 
 # The host's name, where the file asks for it: the dialling end refuses, the accepting one is told.
+rm -f sched.txt first.txt
 (exec ip netns exec "mslua-a-$$" "$mslua" sched --tls host/config.json) > sched.txt 2>&1 &
 scheduler=$!
 wait_for sched.txt "scheduler of 2 workers"

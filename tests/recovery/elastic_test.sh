@@ -45,15 +45,18 @@ expect "its scheduler" 9 "/proc/none"
 export MS_ENABLE_RECOVERY=1 MS_RECOVERY_PATH="$PWD/stopped" MS_WORKER_NUM=2 MS_SCHED_HOST=127.0.0.1
 new_port
 export MS_SCHED_PORT=$port
+rm -f scheduler.txt
 "$mslua" sched --spares 1 --replace-after 2 > scheduler.txt 2>&1 &
 scheduler=$!
-# worker ID TEXT: starts it, and waits until it says so.
+# worker ID TEXT: starts it, and waits until it says so. What an earlier one has said is removed here: the shell empties
+# the file later, in the process that it starts.
 worker() {
+  rm -f "stopped_$1.txt"
   MS_ROLE=MS_WORKER MS_NODE_ID=$1 "$mslua" train "$here/tests/recovery/lenet.lua" --out stopped_run epochs=100000 \
     evaluate=false > "stopped_$1.txt" 2>&1 &
   pid=$!
   for _ in $(seq 600); do
-    grep -q "$2" "stopped_$1.txt" scheduler.txt && return
+    grep -qs "$2" "stopped_$1.txt" scheduler.txt && return
     sleep 0.1
   done
   fail "$1: no '$2': $(cat "stopped_$1.txt" scheduler.txt)"
@@ -78,7 +81,7 @@ kill -KILL "$b"
 wait "$b"
 # The keeper of the images waits for a worker to come back.
 end_keeper() {
-  kill $(ours)
+  for one in $(ours); do kill "$one"; done
   for _ in $(seq 100); do
     [ -n "$(ours)" ] || break
     sleep 0.1
@@ -91,6 +94,7 @@ end_keeper
 export MS_RECOVERY_PATH="$PWD/asked"
 new_port
 MS_SCHED_PORT=$port
+rm -f scheduler.txt
 "$mslua" sched > scheduler.txt 2>&1 &
 scheduler=$!
 worker a "new node: a" && a=$pid
