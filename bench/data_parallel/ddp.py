@@ -7,6 +7,7 @@ One thread a rank; WARM steps go before those that are timed.
 """
 import os
 import sys
+import tempfile
 import time
 
 import torch
@@ -37,13 +38,12 @@ def batch(model):
     return torch.randn(32, 3, 32, 32), torch.randint(10, (32,))
 
 
-def work(rank, model, ranks, warm, steps, port):
+def work(rank, model, ranks, warm, steps, meeting):
     torch.set_num_threads(1)
     torch.manual_seed(rank)
     net = WithLoss(network(model))
     if ranks > 1:
-        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-        torch.distributed.init_process_group("gloo", rank=rank, world_size=ranks)
+        torch.distributed.init_process_group("gloo", init_method="file://" + meeting, rank=rank, world_size=ranks)
         net = DistributedDataParallel(net)
     if model == "char_gpt":
         optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
@@ -66,10 +66,10 @@ def main():
     model, ranks, steps = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     warm = int(sys.argv[4]) if len(sys.argv) > 4 else 3
     if ranks == 1:
-        work(0, model, 1, warm, steps, 0)
+        work(0, model, 1, warm, steps, None)
         return
-    port = 20000 + os.getpid() % 20000
-    torch.multiprocessing.spawn(work, (model, ranks, warm, steps, port), nprocs=ranks)
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(work, (model, ranks, warm, steps, os.path.join(folder, "meeting")), nprocs=ranks)
 
 
 if __name__ == "__main__":
