@@ -167,6 +167,18 @@ TEST(DataParallel, FollowsOneRankWithDropoutOfRowsAndChannels) {
   }
 }
 
+// As that of a generator, or of queries that are learned.
+TEST(DataParallel, FollowsOneRankWithDropoutOfWhatIsNotOfTheBatch) {
+  for (const char* made :
+       {"self.g(ms.randn {h.shape[1], 4})", "ops.broadcast_to(self.q, h.shape)", "ms.ones(h.shape) * self.q"}) {
+    Training t;
+    t.net = absl::StrCat("self.g, self.d = nn.Dense(4, 16), nn.Dropout {p = 0.5} self:parameter('q', {16}, 'ones') ",
+                         "self.drop = function(h) return h + self.d(", made, ") end");
+    const std::vector<double> one = MeanLosses(1, t);
+    for (int ranks : {2, 3}) ExpectFollows(MeanLosses(ranks, t), one, 1e-5);
+  }
+}
+
 // Without gradients_mean they are summed: the steps are as large as with `ranks` times the rate.
 TEST(DataParallel, SumsWithoutGradientsMean) {
   Training sum, scaled;

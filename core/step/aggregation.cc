@@ -148,7 +148,7 @@ int RowsOf(const Graph& graph, int32_t at, const ConnectedDimensions& dimensions
            const Sources& sources, bool several) {
   const Node& node = graph.nodes[static_cast<size_t>(at)];
   const bool data = sources.data[static_cast<size_t>(at)];
-  if (sources.parameters[static_cast<size_t>(at)] && !data) return kNoRows;
+  const bool of_weights = sources.parameters[static_cast<size_t>(at)] && !data;  // or of noise that they take in
   const size_t rank = node.outputs[0].shape.size();
   bool of_parameters = true;
   for (size_t d = 0; d < rank; ++d) {
@@ -156,11 +156,11 @@ int RowsOf(const Graph& graph, int32_t at, const ConnectedDimensions& dimensions
     of_parameters &= parameters.contains(in);
     if (!rows.contains(in)) continue;
     // A batch of one row that meets a parameter whose first dimension is 1 is connected with it.
-    if (parameters.contains(in) && !data && MeetsParameters(graph, at, sources)) return kNoRows;
+    if (parameters.contains(in) && (of_weights || (!data && MeetsParameters(graph, at, sources)))) return kNoRows;
     return static_cast<int>(d);
   }
   const bool of_batch = several && node.outputs[0].shape[0] == 1;  // the same for all rows
-  return of_parameters || of_batch ? kNoRows : 0;
+  return of_weights || of_parameters || of_batch ? kNoRows : 0;
 }
 
 }  // namespace
@@ -196,6 +196,7 @@ void PlaceRandomRows(Graph& graph, int64_t ranks, int64_t place) {
     if (first) it->second = RowsOf(graph, static_cast<int32_t>(i), dimensions, rows, parameters, sources, several);
     const int dim = it->second;
     if (dim == kNoRows) continue;
+    rows.insert(dimensions.ClassOf({static_cast<int32_t>(i), 0}, static_cast<size_t>(dim)));
     const Shape& shape = n.outputs[0].shape;
     std::vector<int64_t> begin(shape.size(), 0), global(shape.begin(), shape.end());
     begin[static_cast<size_t>(dim)] = place * shape[static_cast<size_t>(dim)];

@@ -124,6 +124,29 @@ TEST(PlaceRandomRows, NoiseOfWeightsIsTheSameOnEachRank) {
   EXPECT_EQ(PlaceOf(g, dropped), std::make_pair(Box(), Box()));
 }
 
+// Of a generator: its noise is drawn by itself, row by row.
+TEST(PlaceRandomRows, WhatIsMadeOfNoiseHasItsRows) {
+  for (const bool meets_data : {true, false}) {
+    GraphBuilder g;
+    const Value w = g.Input("w", kParameter, {DType::kF32, {5, 8}});
+    const Value dropped = Dropout(g, g.Op("matmul", {Noise(g, {3, 5}), w}));
+    const Value x = Data(g, {3, 8});
+    if (meets_data) Add(g, x, dropped);
+    EXPECT_EQ(PlaceOf(g, dropped), std::make_pair(Box({6, 0}), Box({12, 8})));
+  }
+}
+
+// Queries that are learned, one set for each row.
+TEST(PlaceRandomRows, AParameterThatIsRepeatedForEachRowHasRows) {
+  for (const int64_t rows : {3, 1}) {
+    GraphBuilder g;
+    const Value queries = g.Input("w", kParameter, {DType::kF32, {7, 5}});
+    const Value dropped = Dropout(g, BroadcastTo(g, queries, {rows, 7, 5}));
+    Add(g, Data(g, {rows, 7, 5}), dropped);
+    EXPECT_EQ(PlaceOf(g, dropped), std::make_pair(Box({2 * rows, 0, 0}), Box({4 * rows, 7, 5})));
+  }
+}
+
 // Embeddings of positions.
 TEST(PlaceRandomRows, WhatHoldsNoRowsIsTheSameOnEachRank) {
   GraphBuilder g;
