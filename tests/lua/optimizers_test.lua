@@ -342,6 +342,20 @@ for index, row_of in ipairs(rows) do
   end
 end
 
+-- Their squares are beyond float16, and what is left of the first one beyond bfloat16.
+check.case("moments of 16-bit parameters are float32", function()
+  for _, class in ipairs { "Adam", "AdamW", "AdamWeightDecay", "NAdam", "RAdam", "LazyAdam", "Lamb", "AdaMax" } do
+    local values = {}
+    for i, dtype in ipairs { "float32", "float16", "bfloat16" } do
+      local p = ms.Parameter(ms.full({ 1 }, 1, dtype), "small." .. class .. dtype)
+      local update = nn[class] { params = { p }, learning_rate = 0.01 }
+      for step = 1, 12 do update({ ms.full({ 1 }, step == 1 and 1e-3 or 1e-4, dtype) }, { p }) end
+      values[i] = flat(p.value)[1]
+    end
+    check.near({ values[2], values[3] }, { values[1], values[1] }, 0.05)
+  end
+end)
+
 check.case("a gradient of 0 moves no parameter", function()
   for _, info in ipairs(core.optimizers()) do
     for _, shape in ipairs { { 2, 3 }, { 4 } } do
