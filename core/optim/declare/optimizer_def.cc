@@ -88,9 +88,11 @@ TensorType StateDef::TypeFor(const TensorType& parameter) const {
 }
 
 OptimizerDef& OptimizerDef::Params() {
-  fields.push_back(MakeField(OptimizerField::Kind::kParams, "params",
-                             "what to train: a list of parameters, a Lua pattern on their names, a function of a "
-                             "parameter, or a list of groups { params =, weight_decay =, lr = }; nil: all"));
+  fields.push_back(
+      MakeField(OptimizerField::Kind::kParams, "params",
+                "what to train: a list of parameters, a Lua pattern on their names, a function of a "
+                "parameter, or a list of groups { params =, weight_decay =, lr = }, where lr is the rate at "
+                "the highest rate of learning_rate, elsewhere in proportion; nil: all"));
   return *this;
 }
 
