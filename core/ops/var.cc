@@ -24,7 +24,11 @@ OpDef SpreadOp(std::string name, bool root) {
     const auto& axes = attrs.Ints("axis");
     Attrs of_mean;
     of_mean.Set("axis", axes).Set("keep_dims", true);
-    const Value from_mean = Sub(g, x, BroadcastTo(g, g.Op("reduce_mean", {x}, of_mean), type.shape));
+    const auto centred = [&](Value v) {
+      return Sub(g, v, BroadcastTo(g, g.Op("reduce_mean", {v}, of_mean), type.shape));
+    };
+    // Twice: the mean of numbers far above their differences is rounded to more than those.
+    const Value from_mean = centred(centred(x));
     of_mean.Set("keep_dims", keep_dims);
     const Value sum = g.Op("reduce_sum", {Mul(g, from_mean, from_mean)}, of_mean);
     const int64_t count = type.elements() / std::max<int64_t>(1, g.TypeOf(sum).elements());
