@@ -11,8 +11,8 @@ StatusOr<AveragePooling> Resolve(const Attrs& attrs, const TensorType& x, absl::
 
 OpDef Define(std::string name, std::string input, std::string size) {
   OpDef op(std::move(name));
-  op.Input(input).Choice("data_format", {"NCHW", "NHWC"}, "the order of the dimensions");
-  op.Required(size, AttrKind::kInts, "one number or (height, width)");
+  op.Input(input).Required(size, AttrKind::kInts, "one number or (height, width)");
+  op.Choice("data_format", {"NCHW", "NHWC"}, "the order of the dimensions");
   DeclareAverages(op, [size](const Attrs& a, const TensorType& x) { return Resolve(a, x, size); });
   return op;
 }
