@@ -5,6 +5,7 @@ local core = require "mslua.core"
 local errors = require "mslua.errors"
 local fused = require "mslua.fused"
 local Shape = require "mslua.shape"
+local widened = require("mslua.wide").widened
 local within = require "mslua.within"
 
 local x = { "x", "operand", required = true, doc = "the tensor" }
@@ -376,12 +377,12 @@ return function(ops)
     { "weight", "operand|number", required = true, doc = "the way from input to end_" },
   })
 
-  local lerp = fused(function(from, to, weight)
+  local lerp = fused(widened(function(from, to, weight)
     local step = to - from
     local near, far = from + step * weight, to - step * (1 - weight)
     if type(weight) == "number" then return weight < 0.5 and near or far end
     return (ops.select(ops.broadcast_to(ops.less(weight, 0.5), near.shape), near, far))
-  end)
+  end))
 
   --- input + weight (end_ - input); exactly end_ where weight is 1. (input, end_, weight)
   function ops.lerp(...)
@@ -437,14 +438,18 @@ return function(ops)
       errors.fail("%s: expected matrices of %d dimensions, got shapes %s and %s", name, rank, errors.show(left.shape),
         errors.show(right.shape))
     end
-    local product = ops.matmul(left, right)
-    if a.alpha ~= 1 then product = product * a.alpha end
-    if a.beta == 0 then return product end
-    if not broadcasts(a.input.shape, product.shape) then
-      errors.fail("%s: input: expected a shape that broadcasts to %s, the product's, got %s", name,
-        errors.show(product.shape), errors.show(a.input.shape))
+    local function sum(first, second, input)
+      local product = ops.matmul(first, second)
+      if a.alpha ~= 1 then product = product * a.alpha end
+      if a.beta == 0 then return product end
+      if not broadcasts(input.shape, product.shape) then
+        errors.fail("%s: input: expected a shape that broadcasts to %s, the product's, got %s", name,
+          errors.show(product.shape), errors.show(input.shape))
+      end
+      return (a.beta == 1 and input or input * a.beta) + product
     end
-    return (a.beta == 1 and a.input or a.input * a.beta) + product
+    -- bfloat16 holds every product, and has matrix units.
+    return (left.dtype == "float16" and widened(sum) or sum)(left, right, a.input)
   end
 
   local bind_addmm = args.signature("addmm", product_fields("mat1", "mat2"))

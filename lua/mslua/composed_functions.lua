@@ -4,6 +4,7 @@ local core = require "mslua.core"
 local dtypes = require "mslua.dtypes"
 local errors = require "mslua.errors"
 local fused = require "mslua.fused"
+local widened = require("mslua.wide").widened
 
 local x = { "x", "operand", required = true, doc = "the tensor" }
 local dtype = { "dtype", "string", choices = errors.names(dtypes), doc = "the type of the result; default: that of x" }
@@ -227,7 +228,9 @@ return function(ops)
       errors.fail("cross: x1: expected vectors of 3 numbers along axis %d, got %s", along, errors.show(a.x1.shape))
     end
     local function shifted(t, by) return (ops.roll(t, { by }, { along })) end
-    return shifted(a.x1, -1) * shifted(a.x2, -2) - shifted(a.x1, -2) * shifted(a.x2, -1)
+    return widened(function(x1, x2)
+      return shifted(x1, -1) * shifted(x2, -2) - shifted(x1, -2) * shifted(x2, -1)
+    end)(a.x1, a.x2)
   end
 
   local bind_swapaxes = args.signature("swapaxes", {
@@ -351,6 +354,6 @@ return function(ops)
     check_same("cosine_similarity", a.x1, a.x2)
     local along = { args.axis("cosine_similarity", "axis", a.axis, #a.x1.shape) }
     local function length(t) return ops.maximum(ops.norm(t, { axis = along, keep_dims = true }), a.eps) end
-    return (ops.reduce_sum(a.x1 / length(a.x1) * (a.x2 / length(a.x2)), along))
+    return widened(function(x1, x2) return (ops.reduce_sum(x1 / length(x1) * (x2 / length(x2)), along)) end)(a.x1, a.x2)
   end
 end

@@ -253,6 +253,41 @@ check.case("means of float16 whose sums are beyond its range", function()
   check.near(ops.cast(g, "float32")[1][1], 0.006, 0.006 * 2 ^ -10)
 end)
 
+check.case("functions of float16 whose inner values are beyond its range", function()
+  local function half(v) return ops.cast(ms.Tensor(v), "float16") end
+  local function is(y, wanted)
+    check.equal(y.dtype, "float16")
+    check.near(ops.cast(ops.reshape(y, { -1 }), "float32"):totable(), wanted, 0.1)
+  end
+  local row, column = half { { 300, 300, 300 } }, half { { 300 }, { 300 }, { 300 } }
+  is(ops.addmm(half { { 0 } }, row, column, 1, 0.001), { 270 })
+  is(ops.addmm(half { { -65504 } }, row, half { { 300 }, { 0 }, { 0 } }), { 24496 })
+  is(ops.baddbmm(half { { { 0 } } }, half { { { 300, 300, 300 } } }, half { { { 300 }, { 300 }, { 300 } } }, 1, 0.001),
+    { 270 })
+  is(ops.lerp(half { -60000 }, half { 60000 }, 0.5), { 0 })
+  is(ops.lerp(half { -60000 }, half { 60000 }, half { 0.5 }), { 0 })
+  is(ops.cross(half { 300, 300, 300 }, half { 300, 300.5, 301 }), { 150, -300, 150 })
+  is(ops.cosine_similarity(half { { 0, 0 }, { 3, 3 } }, half { { 0, 0 }, { 1, 1 } }), { 0, 1 })
+  is(gradient(function(x) return ops.cosine_similarity(x, x) end, half { { 0, 0 } }), { 0, 0 })
+  is(nn.LRN(1, 1, 1, 0.5)(ops.reshape(half { 300, 300, 300 }, { 1, 3, 1 })), { 0.70710, 0.57735, 0.70710 })
+  check.fails("element types differ", ops.lerp, half { 1 }, half { 2 }, ms.Tensor { 0.5 })
+end)
+
+check.case("spread of numbers far above it", function()
+  check.near(ops.var(ms.Tensor { 1000000, 1000001, 1000003 }):item(), 14 / 9, 1e-6)
+  check.equal(ops.std(ms.full({ 7 }, 1e8)):item(), 0)
+  local x = ops.floor_mod(ms.arange(1000), 7)
+  check.near(ops.var(ops.cast(x, "float32") + 1e6):item(), ops.var(ops.cast(x, "float64")):item(), 1e-5)
+end)
+
+check.case("gradients at NaN are NaN", function()
+  local nan = 0 / 0
+  for _, f in ipairs { ops.elu, ops.celu, ops.selu } do
+    local d = gradient(function(x) return f(x):sum() end, ms.Tensor { nan, 1 }):totable()
+    assert(d[1] ~= d[1] and d[2] == d[2], tostring(d[1]))
+  end
+end)
+
 check.case("a mean of bfloat16 is rounded once", function()
   local x = ops.cast(ms.Tensor { 1, 1, 1.0078125 }, "bfloat16")
   check.equal(ops.cast(ops.reduce_mean(x), "float32"):item(), 1)

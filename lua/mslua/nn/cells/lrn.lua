@@ -4,6 +4,7 @@ local args = require "mslua.args"
 local axis_part = require "mslua.axis_part"
 local errors = require "mslua.errors"
 local ops = require "mslua.ops"
+local widened = require("mslua.wide").widened
 local Cell = require "mslua.cell"
 
 local LRN = Cell:extend "LRN"
@@ -23,17 +24,21 @@ function LRN:init(...)
   self.depth_radius, self.bias, self.alpha, self.beta = a.depth_radius, a.bias, a.alpha, a.beta
 end
 
-function LRN:construct(x)
-  local shape, r = x.shape, self.depth_radius
-  if #shape < 2 then errors.fail("LRN: x: expected [n, c, ..], got %s", errors.show(shape)) end
-  local around = {}
+-- x / (bias + alpha s)^beta.
+local normalised = widened(function(x, r, bias, alpha, beta)
+  local shape, around = x.shape, {}
   for d = 1, #shape do around[d] = d == 2 and r or 0 end
   local squares, sum = ops.pad(x * x, around, around), nil
   for first = 1, 2 * r + 1 do
     local neighbour = axis_part(ops, squares, 2, first, first + shape[2] - 1)
     sum = sum and sum + neighbour or neighbour
   end
-  return x / ops.pow(sum * self.alpha + self.bias, self.beta)
+  return x / ops.pow(sum * alpha + bias, beta)
+end)
+
+function LRN:construct(x)
+  if #x.shape < 2 then errors.fail("LRN: x: expected [n, c, ..], got %s", errors.show(x.shape)) end
+  return normalised(x, self.depth_radius, self.bias, self.alpha, self.beta)
 end
 
 function LRN:extra() return ("radius %d, alpha %g, beta %g"):format(self.depth_radius, self.alpha, self.beta) end

@@ -89,9 +89,7 @@ function Loss:extra() return self.reduction end
 args.kind("loss", function(v) return class.is(v, Cell) or type(v) == "function" end, "a loss cell or function")
 
 --- 16-bit floats as float32: squares and logarithms that 16 bits cannot hold, and small numbers beside them.
-function M.wide(x)
-  return (x.dtype == "float16" or x.dtype == "bfloat16") and ops.cast(x, "float32") or x
-end
+M.wide = require("mslua.wide").wide
 
 --- The mean of what belongs to each row, [n] of [n, ..]; the sum with reduction "sum".
 function M.over_rows(each, reduction)
