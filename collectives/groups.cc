@@ -9,6 +9,35 @@
 
 namespace mslua {
 
+namespace {
+
+std::string RankList(const std::vector<int>& ranks) { return absl::StrCat("{", absl::StrJoin(ranks, ", "), "}"); }
+
+// That all members give this list. Those that give it sorted do not come: they find that calls differ.
+Status CheckOrder(Groups& groups, const std::vector<int>& members, absl::string_view source) {
+  std::vector<int> sorted = members;
+  std::sort(sorted.begin(), sorted.end());
+  if (sorted == members) return absl::OkStatus();
+  ASSIGN_OR_RETURN(Communicator * group, groups.Get(std::vector<int64_t>(sorted.begin(), sorted.end()), source));
+  const size_t n = members.size();
+  std::vector<int> lists(n * n);
+  const std::string what = absl::StrCat("the group of ranks ", RankList(members), ", in this order");
+  RETURN_IF_ERROR(group->Run(Call::AllGather(DType::kI32, members.data(), lists.data(), static_cast<int64_t>(n))
+                                 .At(what)
+                                 .Within(groups.timeout())));
+  for (size_t r = 0; r < n; ++r) {
+    const std::vector<int> other(lists.begin() + static_cast<int64_t>(r * n),
+                                 lists.begin() + static_cast<int64_t>((r + 1) * n));
+    if (other == members) continue;
+    return WithExitCode(absl::FailedPreconditionError(absl::StrCat(what, ": rank ", sorted[r], " makes it with ",
+                                                                   RankList(other), ": give all its ranks one list")),
+                        kExitHang);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 Groups::Groups(std::unique_ptr<Communicator> world) : world_(std::move(world)) {}
 Groups::~Groups() = default;
 
@@ -23,17 +52,17 @@ StatusOr<Communicator*> Groups::Get(absl::Span<const int64_t> ranks, absl::strin
     members.push_back(static_cast<int>(r));
   }
   if (std::find(members.begin(), members.end(), rank()) == members.end()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank ", rank(), " is not in the group {", absl::StrJoin(members, ", "), "}"));
+    return absl::InvalidArgumentError(absl::StrCat("rank ", rank(), " is not in the group ", RankList(members)));
   }
   if (members == world_->members()) return world_.get();
   std::unique_ptr<Communicator>& part = parts_[members];
   if (part == nullptr) {
+    RETURN_IF_ERROR(CheckOrder(*this, members, source));
     auto made = world_->Split(members, source, timeout_);
     if (absl::IsInvalidArgument(made.status())) return made.status();
     if (!made.ok()) {
-      const Status why = Annotate(made.status(), absl::StrCat("the group of ranks {", absl::StrJoin(members, ", "),
-                                                              "}, which each of them makes with the same list, in the "
+      const Status why = Annotate(made.status(), absl::StrCat("the group of ranks ", RankList(members),
+                                                              ", which each of them makes with the same list, in the "
                                                               "same order"));
       return WithExitCode(why, kExitHang);
     }

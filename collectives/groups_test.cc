@@ -53,6 +53,28 @@ TEST(Groups, SharedMemoryGrowsAndIsReused) {
   });
 }
 
+TEST(Groups, AnotherOrderIsFoundAtOnce) {
+  OnRanks(3, [](Groups& groups) {
+    const std::vector<int64_t> lists[] = {{2, 0, 1}, {1, 2, 0}, {2, 0, 1}};
+    const Status status = groups.Get(lists[groups.rank()], "").status();
+    EXPECT_EQ(ExitCodeIn(status), kExitHang);
+    EXPECT_THAT(
+        status.message(),
+        HasSubstr(groups.rank() == 1 ? "the group of ranks {1, 2, 0}, in this order: rank 0 makes it with {2, 0, 1}"
+                                     : "the group of ranks {2, 0, 1}, in this order: rank 1 makes it with {1, 2, 0}"));
+  });
+  // The sorted list needs no check: the first call finds the difference.
+  OnRanks(2, [](Groups& groups) {
+    float x = 1, y[2];
+    const std::vector<int64_t> mine = groups.rank() == 0 ? std::vector<int64_t>{0, 1} : std::vector<int64_t>{1, 0};
+    const auto group = groups.Get(mine, "");
+    const Status status =
+        group.ok() ? (*group)->Run(Call::AllGather(DType::kF32, &x, y, 1).At("a.lua:1")) : group.status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(status.message(), HasSubstr("the group of ranks {1, 0}, in this order"));
+  });
+}
+
 TEST(Groups, ThatRanksListOtherwiseEndInTime) {
   for (const std::vector<int64_t>& other : {std::vector<int64_t>{1, 0}, {0, 1}}) {
     OnRanks(3, [&](Groups& groups) {
