@@ -86,6 +86,16 @@ TEST(CollectiveOps, Mistakes) {
   EXPECT_THAT(first("return ops.AlltoAll(4, 1, 1)(ms.Tensor {1})"), HasSubstr("split_count is 4"));
 }
 
+TEST(CollectiveOps, OnlyMembersOfAGroupUseIt) {
+  const auto answers = RunSessions(2, std::string(kSetup) + R"(
+    ms.communication.create_group("g", { 0 })
+    local ok, y = pcall(ops.AllReduce { group = "g" }, ms.Tensor {3})
+    return tostring(y))",
+                                   "run");
+  EXPECT_EQ(answers[0], "[3.]");
+  EXPECT_THAT(answers[1], HasSubstr("AllReduce: rank 1 is not in the group 'g' of ranks {0}"));
+}
+
 // A group of one rank needs no others.
 TEST(CollectiveOps, OneRank) {
   EXPECT_THAT(RunSessions(1, std::string(kSetup) + "return ops.AllReduce()(ms.Tensor {1, 2})", "run"),

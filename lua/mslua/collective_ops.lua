@@ -66,6 +66,10 @@ return function(ops, Operator)
           .. "which its operators exchange by themselves: leave it out, or use data_parallel or stand_alone", name)
       end
       local members = ranks.members(self.arguments.group)
+      if not ranks.is_in(self.arguments.group) then
+        errors.fail("%s: rank %d is not in the group '%s' of ranks {%s}", name, core.options.rank, self.arguments.group,
+          table.concat(members, ", "))
+      end
       local attrs = attributes(self.arguments, members)
       attrs.group = members
       for key, v in pairs(self.attrs) do attrs[key] = v end

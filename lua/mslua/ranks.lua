@@ -39,6 +39,16 @@ function M.members(name)
   return members
 end
 
+--- Whether this rank is in a group.
+---@param name string
+---@return boolean
+function M.is_in(name)
+  for _, rank in ipairs(M.members(name)) do
+    if rank == core.options.rank then return true end
+  end
+  return false
+end
+
 --- The ranks of a group that are on the host of this one.
 ---@param name string
 ---@return integer[]
