@@ -64,6 +64,8 @@ StatusOr<int> MakeOnes(lua_State* L, Session& s) { return PushFilled(L, s, 2, 1,
 StatusOr<int> MakeFull(lua_State* L, Session& s) {
   if (lua_type(L, 2) == LUA_TBOOLEAN) return PushFilled(L, s, 3, lua_toboolean(L, 2), DType::kBool);
   ASSIGN_OR_RETURN(const double value, ReadNumber(L, 2, "full: value"));
+  ASSIGN_OR_RETURN(const DType dtype, OptDType(L, 3, DType::kF32));
+  RETURN_IF_ERROR(CheckNumber("full", dtype, value));
   return PushFilled(L, s, 3, value, DType::kF32);
 }
 

@@ -240,10 +240,7 @@ StatusOr<int> ArgmaxMethod(lua_State* L, Session& session) {
 }
 
 Status PushNested(lua_State* L, const Tensor& t) {
-  if (t.type.rank() == 0) {
-    PushElement(L, t.view(), 0);
-    return absl::OkStatus();
-  }
+  if (t.type.rank() == 0) return PushElement(L, t.view(), 0);
   if (!lua_checkstack(L, 4)) return absl::ResourceExhaustedError("Lua's stack is full");
   const int64_t n = t.type.shape[0];
   lua_createtable(L, static_cast<int>(n), 0);
@@ -265,7 +262,7 @@ StatusOr<int> Item(lua_State* L, Session& session) {
   if (t.type.elements() != 1)
     return absl::InvalidArgumentError(
         absl::StrCat("item: ", ToString(t.type), " has ", t.type.elements(), " elements, expected one"));
-  PushElement(L, t.view(), 0);
+  RETURN_IF_ERROR(PushElement(L, t.view(), 0));
   return 1;
 }
 
@@ -419,10 +416,11 @@ StatusOr<int> IndexBySlices(lua_State* L, Session& session, const TensorType& ty
   if (session.trace == nullptr && (numbers || whole)) {  // a part of the memory as it is
     ASSIGN_OR_RETURN(Tensor t, SelfTensor(L, session, "subscript"));
     for (size_t d = 0; d < n && numbers; ++d) t = SubTensor(t, begin[d]);
-    if (numbers && t.type.rank() == 0)
-      PushElement(L, t.view(), 0);
-    else
+    if (numbers && t.type.rank() == 0) {
+      RETURN_IF_ERROR(PushElement(L, t.view(), 0));
+    } else {
       PushObject<Tensor>(L, std::move(t));
+    }
     return 1;
   }
   ASSIGN_OR_RETURN(const int pushed,
@@ -480,10 +478,11 @@ StatusOr<int> IndexOperand(lua_State* L, Session& session) {
     return Apply(L, session, "reshape", {lua_gettop(L) + 1 - pushed}, {{"shape", rest}});
   }
   ASSIGN_OR_RETURN(const Tensor t, SelfTensor(L, session, "subscript"));
-  if (type.rank() == 1)
-    PushElement(L, t.view(), i);
-  else
+  if (type.rank() == 1) {
+    RETURN_IF_ERROR(PushElement(L, t.view(), i));
+  } else {
     PushObject<Tensor>(L, SubTensor(t, i));
+  }
   return 1;
 }
 

@@ -135,6 +135,7 @@ local moved = {
   ["ms.ops.hardsigmoid"] = "ms.ops.hsigmoid(x)",
   ["ms.ops.hardswish"] = "ms.ops.hswish(x)",
   ["ms.ops.relu6"] = "ms.ops.hardtanh(x, 0, 6)",
+  ["ms.ops.ReLU6"] = "ms.ops.hardtanh(x, 0, 6) or ms.nn.ReLU6()",
   ["ms.ops.clip_by_norm"] = "ms.nn.ClipByNorm()(x, clip_norm)",
   ["ms.ops.clip_by_value"] = "ms.ops.clip(x, min, max)",
   ["ms.ops.linspace"] = "ms.arange(0, steps, 1, ms.float32) * ((stop - start) / (steps - 1)) + start",

@@ -78,6 +78,12 @@ return function(ops)
   --- MindSpore's REFLECT, "symmetric" that of MindSpore's SYMMETRIC, "replicate" and "circular" are PyTorch's.
   --- (x, low, high, interior, value = 0, mode = "constant")
   function ops.pad(...)
+    local _, list = ...
+    if select("#", ...) == 2 and type(list) == "table" and list[1] ~= nil then
+      errors.fail("pad: expected low and high, lists of a number for each dimension, or their names, got one list %s: "
+        .. "pad(x, low, high) or pad(x, { low = .., high = .. }); MindSpore's and PyTorch's { 1, 2 } of a matrix is "
+        .. "low = { 0, 1 }, high = { 0, 2 }", errors.show(list))
+    end
     local a = bind(...)
     if a.mode == "constant" then return pad(a.x, a.low, a.high, a.interior, a.value) end
     if #a.interior > 0 or a.value ~= 0 then

@@ -100,6 +100,7 @@ check.case("tensors like another one", function()
   check.equal(ops.ones_like(v, ms.float64).dtype, "float64")
   check.equal(ops.full_like(v, 3):totable(), { { 3 }, { 3 } })
   check.equal(ops.full_like(v, 3).dtype, "int32")
+  check.fails_here("full: the number 2.5 is not in int32", function() ops.full_like(v, 2.5) end)
 end)
 
 check.case("logarithms, trunc and frac", function()
@@ -252,6 +253,8 @@ check.case("modes of pad", function()
     function() ops.pad(row, { low = { 1 }, value = 2, mode = "circular" }) end)
   check.fails_here("pad: low: expected 2 numbers", function() ops.pad(image, { low = { 1 }, mode = "reflect" }) end)
   check.fails_here("pad: mode: expected", function() ops.pad(row, { low = { 1 }, mode = "mirror" }) end)
+  -- MindSpore's and PyTorch's padding would be another one here.
+  check.fails_here("pad: expected low and high", function() ops.pad(image, { 1, 1 }) end)
 end)
 
 check.case("LRN", function()

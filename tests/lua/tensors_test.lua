@@ -137,6 +137,17 @@ check.case("single elements compare by value", function()
   check.equal({ b < p, p <= b }, { true, false })
 end)
 
+check.case("an int64 that no number of Lua is equal to is not rounded", function()
+  local big = ms.Tensor({ 2 ^ 53, -2 ^ 62 }, ms.int64)
+  check.equal(big:totable(), { 2 ^ 53, -2 ^ 62 })
+  local odd = big + 1
+  check.equal(tostring(odd), "[9007199254740993,-4611686018427387903]")
+  local says = "the int64 9007199254740993 would be rounded as a number of Lua"
+  check.fails_here(says, function() return odd[1] end)
+  check.fails_here(says, function() return odd:totable() end)
+  check.fails_here(says, function() return ops.reshape(odd[{ { 1, 1 } }], {}):item() end)
+end)
+
 check.case("element types are not converted by themselves", function()
   check.fails_here("Add: a is f32[4,6] and b is i32[6]: element types differ, and none is converted by itself; convert "
     .. "b with :astype(ms.float32)", function() return x:astype(ms.float32) + ms.arange(6) end)
