@@ -13,7 +13,7 @@ local bind_cross = args.signature("CrossEntropyLoss", {
 })
 
 --- PyTorch's CrossEntropyLoss: logits [.., classes], and labels that are ids, int32 [..], or probabilities of the
---- classes, floats [.., classes]. A label ignore_index has no loss and does not count in the mean; where no label
+--- classes, floats [.., classes]. An id that is ignore_index has no loss and does not count in the mean; where no label
 --- counts, the mean is 0 and so is its gradient (in PyTorch both are NaN). label_smoothing: the share of the label that
 --- is spread over all classes. weight: one number a class; "mean" of ids then divides by the sum of the labels'
 --- weights. Data parallel ranks each divide by the sum of their own batch (docs/howto/data_parallel.md). (reduction =
@@ -54,6 +54,10 @@ end
 
 -- The losses of all rows of probabilities, [n * ..].
 function CrossEntropyLoss:of_shares(logits, labels)
+  if self.ignore_index ~= -100 then
+    errors.fail("CrossEntropyLoss: ignore_index is %d, and the labels are probabilities of the classes: leave it out, "
+      .. "or give ids of classes, [..] of int32 or int64", self.ignore_index)
+  end
   logits, labels = loss.flat("CrossEntropyLoss", logits, labels, false)
   local classes, smoothing = logits.shape[2], self.label_smoothing
   loss.check_class_weight("CrossEntropyLoss", self.weight, classes)
@@ -61,7 +65,7 @@ function CrossEntropyLoss:of_shares(logits, labels)
   logits = loss.wide(logits)
   labels = ops.cast(labels, logits.dtype)
   if smoothing > 0 then labels = labels * (1 - smoothing) + smoothing / classes end
-  if self.weight then labels = labels * self.weight end
+  if self.weight then labels = labels * loss.wide(self.weight) end
   return ops.cast(ops.softmax_cross_entropy(logits, labels), dtype)
 end
 

@@ -29,7 +29,7 @@ function MultiMarginLoss:rows(x, ids)
   -- The right class is not compared with itself.
   over = ops.select(ops.cast(ops.one_hot(ids, classes), "bool"), 0, over)
   local rows = ops.reduce_sum(over, { 2 }) / classes
-  return self.weight and rows * ops.gather(self.weight, ids) or rows
+  return self.weight and rows * ops.gather(loss.wide(self.weight), ids) or rows
 end
 
 return MultiMarginLoss
