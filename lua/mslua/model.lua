@@ -280,6 +280,17 @@ local function report_changed_fields(network, hooks)
   end
 end
 
+-- A list of rates that ends before the training was made for fewer epochs or larger batches.
+local function report_short_rates(optimizers, steps)
+  for _, optimizer in ipairs(optimizers) do
+    local given = optimizer.learning_rate
+    if args.is_list(given) and #given < steps then
+      notice(("note: %s: learning_rate has %d numbers and the training %d steps: those that follow have the last one")
+        :format(optimizer.class_name, #given, steps))
+    end
+  end
+end
+
 --- Trains. (epoch, train_dataset, {callbacks = {...}, dataset_sink_mode = false, accumulate_steps = 1, clip_norm =,
 --- clip_value =, grad_norm = record the gradients' norm, ema = decay of averages of the parameters, max_steps =,
 --- metrics_limit =, name = of the run folder, config = text of its config.lua}). With ema the step keeps an average of
@@ -309,6 +320,7 @@ function Model:train(...)
     if problem then errors.fail_at({ "callbacks" }, "train: callbacks[%d]: %s", i, problem) end
     errors.at(not core.where() and errors.place { "callbacks" } or nil, callback.add_to, callback, spec, self)
   end
+  report_short_rates(used, math.min(a.max_steps or math.huge, a.epoch * a.train_dataset:steps()))
   check_monitor(spec, "EarlyStopping", spec.early_stopping)
   check_monitor(spec, "ReduceLROnPlateau", spec.plateau)
   spec.config = a.config
