@@ -28,7 +28,10 @@ local function columns_only(name, spec)
     if op.kind == "batch" then errors.fail("%s: the dataset is batched already: call %s before batch", name, name) end
     if of_columns[op.kind] then
       for _, transform in ipairs(op.transforms or {}) do
-        if M.is_random(transform) then
+        if M.is_random(transform) and name == "map" then
+          errors.fail("map: a function of Lua gives the same in every epoch, and a random transform comes before it: "
+            .. "call map with the function before map with the random transform, or put the function in a file of Lua")
+        elseif M.is_random(transform) then
           errors.fail("%s: a random transform comes before, and would be the same in every epoch: call map with it "
             .. "after %s", name, name)
         end
