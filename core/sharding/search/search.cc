@@ -168,8 +168,9 @@ class StrategySearch {
     ASSIGN_OR_RETURN(const Cost least, CostOf(best.shardings));
     if (least.memory > limit)
       return absl::ResourceExhaustedError(absl::StrCat("a step needs ", least.memory, " bytes on each of ",
-                                                       mesh_.ranks(), " devices, which have ", limit,
-                                                       " (use more devices, or a smaller batch)"));
+                                                       mesh_.ranks(), " devices, and device_memory is ", limit,
+                                                       " bytes: use more devices or a smaller batch, or raise "
+                                                       "device_memory"));
     return Bisect(std::move(best), least.picoseconds, limit);
   }
 
