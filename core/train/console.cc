@@ -5,6 +5,8 @@
 #include <charconv>
 #include <limits>
 
+#include "absl/strings/str_replace.h"
+
 namespace mslua {
 
 namespace {
@@ -50,7 +52,7 @@ void Console::PrintLoss(int64_t epoch, int64_t step, float loss) {
     char text[32];
     buffer_.append(text, std::to_chars(text, text + sizeof text, value).ptr);
   };
-  buffer_.append(prefix_).append("epoch: ");
+  buffer_.append("epoch: ");
   number(epoch);
   buffer_.append(" step: ");
   number(step);
@@ -61,7 +63,7 @@ void Console::PrintLoss(int64_t epoch, int64_t step, float loss) {
 }
 
 void Console::Line(absl::string_view text) {
-  buffer_.append(prefix_).append(text.data(), text.size()).push_back('\n');
+  buffer_.append(text.data(), text.size()).push_back('\n');
   MaybeFlush();
 }
 
@@ -85,7 +87,14 @@ void Console::Write() {
   if (buffer_.empty()) return;
   flushed_ = std::chrono::steady_clock::now();
   if (enabled_) {
-    std::fwrite(buffer_.data(), 1, buffer_.size(), out_);
+    std::string prefixed;
+    if (!prefix_.empty())
+      prefixed =
+          prefix_ +
+          absl::StrReplaceAll(absl::string_view(buffer_).substr(0, buffer_.size() - 1), {{"\n", "\n" + prefix_}}) +
+          "\n";
+    const std::string& text = prefix_.empty() ? buffer_ : prefixed;
+    std::fwrite(text.data(), 1, text.size(), out_);
     std::fflush(out_);
   }
   if (log_ != nullptr) {
