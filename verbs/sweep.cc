@@ -151,13 +151,25 @@ class Sweep {
     return MakeTrials();
   }
 
-  // Loads the recipe with the first trial's settings, so that a name which it does not have ends the sweep before a
-  // training begins, and takes note of its parameters; gives the exit code. The recipe runs in a process of its own,
-  // and leaves nothing else of it here.
-  int TryRecipe() {
+  // Loads the recipe with each value once, so that a name which it does not have or a value which it does not take ends
+  // the sweep before a training begins; gives the exit code.
+  int TryValues() {
+    std::set<std::pair<std::string, std::string>> tried;
+    for (const Trial& trial : trials_) {
+      bool is_new = tried.empty();
+      for (const auto& setting : trial.settings) is_new |= tried.insert(setting).second;
+      if (!is_new) continue;
+      if (const int code = TryRecipe(trial); code != kExitOk) return code;
+    }
+    return kExitOk;
+  }
+
+  // Loads the recipe with a trial's settings, and takes note of the first one's parameters; gives the exit code. The
+  // recipe runs in a process of its own, and leaves nothing else of it here.
+  int TryRecipe(const Trial& trial) {
     SessionOptions options = OptionsOf(command_);
     options.verb = "train";
-    options.overrides = trials_[0].settings;
+    options.overrides = trial.settings;
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return Report(absl::ErrnoToStatus(errno, "cannot make a pipe"));
     std::fflush(nullptr);
@@ -173,7 +185,7 @@ class Sweep {
     }
     close(ends[1]);
     const auto settings = ParseRunSettings(ReadAll(ends[0]));
-    if (settings.ok()) settings_ = *settings;
+    if (settings.ok() && &trial == &trials_[0]) settings_ = *settings;
     int status = 0;
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
@@ -468,7 +480,7 @@ class Sweep {
 int RunSweep(const cli::CommandLine& command) {
   Sweep sweep(command);
   if (const Status prepared = sweep.Prepare(); !prepared.ok()) return Report(prepared);
-  if (const int code = sweep.TryRecipe(); code != kExitOk) return code;
+  if (const int code = sweep.TryValues(); code != kExitOk) return code;
   if (const Status begun = sweep.Begin(); !begun.ok()) return Report(begun);
   sweep.Run();
   return sweep.Print();

@@ -115,7 +115,8 @@ def check_failures():
     check(lines[0].split()[:2] == ["fails", "seed"], "what is the same in all trainings is no column")
     check(one.returncode == 2 and len(lines) == 3, one)
     check("done" in lines[1] and "failed: recipe.lua:7: the callback fails" in lines[2], one)
-    for words, says in ((["nosuch=1,2"], "unknown parameter 'nosuch'"), (["lr=0.1,0.1"], "has 0.1 twice"),
+    for words, says in ((["nosuch=1,2"], "unknown parameter 'nosuch'"),
+                        (["lr=0.1,abc"], "parameter 'lr': expected a number"), (["lr=0.1,0.1"], "has 0.1 twice"),
                         (["seed=1,2", "--seeds", "2"], "seed=1,2 and --seeds: give one of them")):
         bad = sweep(*words, "--out", "refused", "--json")
         check(bad.returncode == 2 and bad.stdout == "" and says in bad.stderr and bad.stderr.count("\n") == 1, bad)
