@@ -107,7 +107,8 @@ function M.signature(name, dims, transposed)
       doc = (transposed and "elements of the result from one element of x to the next"
         or "elements of x from one position of the kernel to the next") .. each },
     { "pad_mode", "string", "same", choices = { "same", "valid", "pad" },
-      doc = transposed and '"same": the result has size * stride elements; "valid": nothing is removed; "pad": '
+      doc = transposed and '"same": the result has size * stride elements; "valid": nothing is removed, and a '
+        .. "stride above the kernel's extent leaves as much behind the last element as between two; \"pad\": "
         .. "`padding` elements are removed on each side, as in PyTorch"
         or '"same": zeros around x so that the result has ceil(size / stride) elements; "valid": no zeros; "pad": '
         .. "`padding` zeros on each side, as in PyTorch" },

@@ -21,12 +21,12 @@ local bind = args.signature("MoE", {
   { "out_init", "initializer", doc = "the initial weights of the experts' second layers; default: weight_init" },
 })
 
---- Experts, each two dense layers with GELU between them, of which a router chooses top_k for each token: the token's
---- result is theirs, weighted by the router's probabilities over those chosen. `nn.MoE { dim = 128, hidden = 256,
---- experts = 8 }`. In training an expert takes at most capacity_factor * top_k * tokens / experts tokens, in the order
---- of the tokens, first choices before second ones; what it does not take adds nothing. Evaluation leaves no token out.
---- Each rank has all experts. weight_init, out_init (default weight_init): how the first and second layers begin. (dim,
---- hidden, experts, top_k = 2, capacity_factor = 1.25, weight_init, out_init)
+--- Experts, each two dense layers with the exact GELU between them, of which a router chooses top_k for each token: the
+--- token's result is theirs, weighted by the router's probabilities over those chosen. `nn.MoE { dim = 128, hidden =
+--- 256, experts = 8 }`. In training an expert takes at most capacity_factor * top_k * tokens / experts tokens, in the
+--- order of the tokens, first choices before second ones; what it does not take adds nothing. Evaluation leaves no
+--- token out. Each rank has all experts. weight_init, out_init (default weight_init): how the first and second layers
+--- begin. (dim, hidden, experts, top_k = 2, capacity_factor = 1.25, weight_init, out_init)
 function MoE:init(...)
   local a = bind(...)
   if a.top_k > a.experts then

@@ -41,8 +41,9 @@ M.BatchNorm2d._bind = args.signature("BatchNorm2d", batch_fields)
 
 --- Batch normalization: each channel of [n, c, h, w] to mean 0 and variance 1 over the batch, then times gamma plus
 --- beta (Ioffe and Szegedy, 2015). Running statistics: moving = momentum * moving + (1 - momentum) * batch's; the
---- running variance is unbiased. With MindSpore's momentum: 0.9 is PyTorch's 0.1. To train the rest of a network with
---- fixed statistics set use_batch_statistics = false, also of a cell that is there: `bn.use_batch_statistics = false`.
+--- running variance is unbiased; of one value a channel it is 0. With MindSpore's momentum: 0.9 is PyTorch's 0.1. To
+--- train the rest of a network with fixed statistics set use_batch_statistics = false, also of a cell that is there:
+--- `bn.use_batch_statistics = false`.
 ---@param ... any num_features, eps, momentum, affine, gamma_init, beta_init, moving_mean_init, moving_var_init,
 ---  use_batch_statistics
 function M.BatchNorm2d:init(...)
