@@ -8,8 +8,8 @@ local function is_narrow(x) return x.dtype == "float16" or x.dtype == "bfloat16"
 ---@return Tensor
 function M.wide(x) return is_narrow(x) and x:astype "float32" or x end
 
---- f, which gets 16-bit floats as float32, and whose result is rounded once, to the type of its first argument. Operands
---- of different types stay as they are: f's operators refuse them.
+--- f, which gets 16-bit floats as float32, and whose result is rounded once, to the type of its first argument.
+--- Operands of different types stay as they are: f's operators refuse them.
 ---@param f fun(...): Tensor of tensors and numbers
 ---@return fun(...): Tensor
 function M.widened(f)
