@@ -46,7 +46,7 @@ check.case("cross entropy counts the labels that have a loss", function()
   check.near(values(nn.CrossEntropyLoss { ignore_index = 0 }(logits, ms.Tensor({ 2, 0, 0 }, ms.int32))), a, 1e-5)
   check.near(values(nn.CrossEntropyLoss()(logits, ms.full({ 3 }, -100, ms.int32))), 0, 0)
   check.fails("CrossEntropyLoss: ignore_index is 0, and the labels are probabilities of the classes",
-    nn.CrossEntropyLoss { ignore_index = 0 }, logits, ops.softmax(logits))
+    nn.CrossEntropyLoss { ignore_index = 0 }, logits, ms.ops.softmax(logits))
   local rows = nn.CrossEntropyLoss():rows(logits:reshape(1, 3, 3), ids:reshape(1, 3))
   check.near(values(rows), { (a + c) / 2 }, 1e-5)
   -- A tenth of the label in equal parts on all classes: the mean of -log p is a + 1 in the first row.
