@@ -13,6 +13,13 @@ namespace {
 
 std::string RankList(const std::vector<int>& ranks) { return absl::StrCat("{", absl::StrJoin(ranks, ", "), "}"); }
 
+Status NotMade(const Status& status, const std::vector<int>& members) {
+  return WithExitCode(Annotate(status, absl::StrCat("the group of ranks ", RankList(members),
+                                                    ", which each of them makes with the same list, in the same "
+                                                    "order")),
+                      kExitHang);
+}
+
 // That all members give this list. Those that give it sorted do not come: they find that calls differ.
 Status CheckOrder(Groups& groups, const std::vector<int>& members, absl::string_view source) {
   std::vector<int> sorted = members;
@@ -22,9 +29,10 @@ Status CheckOrder(Groups& groups, const std::vector<int>& members, absl::string_
   const size_t n = members.size();
   std::vector<int> lists(n * n);
   const std::string what = absl::StrCat("the group of ranks ", RankList(members), ", in this order");
-  RETURN_IF_ERROR(group->Run(Call::AllGather(DType::kI32, members.data(), lists.data(), static_cast<int64_t>(n))
-                                 .At(what)
-                                 .Within(groups.timeout())));
+  const Status gathered = group->Run(Call::AllGather(DType::kI32, members.data(), lists.data(), static_cast<int64_t>(n))
+                                         .At(what)
+                                         .Within(groups.timeout()));
+  if (!gathered.ok()) return NotMade(gathered, members);
   for (size_t r = 0; r < n; ++r) {
     const std::vector<int> other(lists.begin() + static_cast<int64_t>(r * n),
                                  lists.begin() + static_cast<int64_t>((r + 1) * n));
@@ -61,10 +69,7 @@ StatusOr<Communicator*> Groups::Get(absl::Span<const int64_t> ranks, absl::strin
     auto made = world_->Split(members, source, timeout_);
     if (absl::IsInvalidArgument(made.status())) return made.status();
     if (!made.ok()) {
-      const Status why = Annotate(made.status(), absl::StrCat("the group of ranks ", RankList(members),
-                                                              ", which each of them makes with the same list, in the "
-                                                              "same order"));
-      return WithExitCode(why, kExitHang);
+      return NotMade(made.status(), members);
     }
     part = *std::move(made);
   }
