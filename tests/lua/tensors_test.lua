@@ -143,9 +143,9 @@ check.case("an int64 that no number of Lua is equal to is not rounded", function
   local odd = big + 1
   check.equal(tostring(odd), "[    9007199254740993, -4611686018427387903]")
   local says = "the int64 9007199254740993 would be rounded as a number of Lua"
-  check.fails_here(says, function() return odd[1] end)
-  check.fails_here(says, function() return odd:totable() end)
-  check.fails_here(says, function() return ops.reshape(odd[{ { 1, 1 } }], {}):item() end)
+  check.fails(says, function() return odd[1] end)
+  check.fails(says, function() return odd:totable() end)
+  check.fails(says, function() return ops.reshape(odd[{ { 1, 1 } }], {}):item() end)
 end)
 
 check.case("element types are not converted by themselves", function()
