@@ -150,7 +150,7 @@ fails() {
   has "$2"
 }
 echo '{"memory_bytes": 100}' > small.json
-fails small.json "device_memory is 100 bytes"
+fails small.json "which have 100"
 echo '{"memory": 100}' > wrong.json
 fails wrong.json "wrong.json: cluster: unknown member 'memory'"
 fails "" "plan: --cluster expects a text, got ''"

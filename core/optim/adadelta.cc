@@ -15,8 +15,8 @@ MSLUA_OPTIMIZER(adadelta) {
              "Adadelta (Zeiler, 2012, algorithm 1): g = grad + weight_decay * param; square = rho * square + (1 - rho) "
              "* g^2; d = sqrt(step_square + epsilon) / sqrt(square + epsilon) * g; new_step_square = rho * step_square "
              "+ (1 - rho) * d^2; new_param = param - lr * d. All state starts at 0.")
-      .State({"square", "mean_square", "", true, {}})
-      .State({"step_square", "mean_square_step", "", true, {}})
+      .State("square", "mean_square")
+      .State("step_square", "mean_square_step")
       .Scalars({"lr", "weight_decay"})
       .Settings({"rho", "epsilon"})
       .Formula([](UpdateOperands& u) -> std::vector<Value> {

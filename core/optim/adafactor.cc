@@ -87,12 +87,12 @@ void AddUpdate(OptimizerDef* def, bool factored, bool moment) {
     update.State({"row", "exp_avg_sq_row", "", true, Without(1)}).NeedsWhole();
     update.State({"col", "exp_avg_sq_col", "", true, Without(2)});
   } else {
-    update.State({"v", "exp_avg_sq", "", true, {}}).Means().SampleShape({7});
+    update.State("v", "exp_avg_sq").Means().SampleShape({7});
   }
   std::vector<std::string> settings = {"eps1",          "eps2",       "clip_threshold", "decay_rate", "scale_parameter",
                                        "relative_step", "warmup_init"};
   if (moment) {
-    update.State({"moment", "exp_avg", "", true, {}});
+    update.State("moment", "exp_avg");
     settings.push_back("beta1");
   }
   update.Scalars({"lr", "weight_decay", "step"}).Settings(std::move(settings));

@@ -18,8 +18,8 @@ MSLUA_OPTIMIZER(adam_weight_decay) {
              "(1 - beta2) * grad^2; new_param = param - lr * ((m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + "
              "eps) + weight_decay * param). step counts from 1; m and v start at 0. Without bias_correction the "
              "divisors by powers are 1, as in BERT's.")
-      .State({"m", "moment1", "", true, {}})
-      .State({"v", "moment2", "", true, {}})
+      .State("m", "moment1")
+      .State("v", "moment2")
       .Scalars({"lr", "weight_decay", "step"})
       .Settings({"beta1", "beta2", "eps", "bias_correction"})
       .Formula([](UpdateOperands& u) -> std::vector<Value> {

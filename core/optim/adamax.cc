@@ -18,8 +18,8 @@ MSLUA_OPTIMIZER(adamax) {
          "AdaMax (Kingma and Ba, 2015, algorithm 2): g = grad + weight_decay * param; m = beta1 * m + (1 - beta1) * "
          "g; v = max(beta2 * v, abs(g) + eps); new_param = param - lr / (1 - beta1^step) * m / v. step counts from "
          "1; m and v start at 0.")
-      .State({"m", "moment1", "", true, {}})
-      .State({"v", "infinity_norm", "", true, {}})
+      .State("m", "moment1")
+      .State("v", "infinity_norm")
       .Scalars({"lr", "weight_decay", "step"})
       .Settings({"beta1", "beta2", "eps"})
       .Formula([](UpdateOperands& u) -> std::vector<Value> {

@@ -30,16 +30,16 @@ MSLUA_OPTIMIZER(adamw) {
   def.Update("apply_adamw_amsgrad", absl::StrCat(kDoc,
                                                  "w is the largest v so far (Reddi, Kale and Kumar, 2018). step "
                                                  "counts from 1; m, v and w start at 0."))
-      .State({"m", "moment1", "", true, {}})
-      .State({"v", "moment2", "", true, {}})
-      .State({"w", "max_moment2", "", true, {}})
+      .State("m", "moment1")
+      .State("v", "moment2")
+      .State("w", "max_moment2")
       .Scalars({"lr", "weight_decay", "step"})
       .Settings({"beta1", "beta2", "eps"})
       .Used([](const Attrs& s, const Shape&) { return s.Bool("use_amsgrad"); })
       .Formula([](UpdateOperands& u) { return Step(u, true); });
   def.Update("apply_adamw", absl::StrCat(kDoc, "w is v. step counts from 1; m and v start at 0."))
-      .State({"m", "moment1", "", true, {}})
-      .State({"v", "moment2", "", true, {}})
+      .State("m", "moment1")
+      .State("v", "moment2")
       .Scalars({"lr", "weight_decay", "step"})
       .Settings({"beta1", "beta2", "eps"})
       .Formula([](UpdateOperands& u) { return Step(u, false); });

@@ -21,7 +21,7 @@ MSLUA_OPTIMIZER(ftrl) {
              "new_linear) / (new_sum^-lr_power / lr + 2 * l2) where abs(new_linear) is above l1, and 0 elsewhere. "
              "linear starts at 0. With lr = 0 nothing changes.")
       .State({"sum", "accum", "initial_accum", true, {}})
-      .State({"linear", "linear", "", true, {}})
+      .State("linear", "linear")
       .Scalars({"lr", "weight_decay"})
       .Settings({"lr_power", "l1", "l2"})
       .Formula([](UpdateOperands& u) -> std::vector<Value> {

@@ -14,8 +14,8 @@ MSLUA_OPTIMIZER(lamb) {
              "LAMB (You et al., 2020, algorithm 2): m and v as Adam's, corrected for their start at 0; r = m / "
              "(sqrt(v) + eps) + weight_decay * param; new_param = param - lr * (norm(param) / norm(r)) * r, where the "
              "ratio is 1 when either norm is 0. step counts from 1.")
-      .State({"m", "moment1", "", true, {}})
-      .State({"v", "moment2", "", true, {}})
+      .State("m", "moment1")
+      .State("v", "moment2")
       .Scalars({"lr", "weight_decay", "step"})
       .Settings({"beta1", "beta2", "eps"})
       .Sums()

@@ -20,8 +20,8 @@ MSLUA_OPTIMIZER(lazy_adam) {
              "weight_decay * param; m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g^2; new_param = "
              "param - lr * sqrt(1 - beta2^step) / (1 - beta1^step) * m / (sqrt(v) + eps). step counts from 1; m and v "
              "start at 0.")
-      .State({"m", "moment1", "", true, {}})
-      .State({"v", "moment2", "", true, {}})
+      .State("m", "moment1")
+      .State("v", "moment2")
       .Scalars({"lr", "weight_decay", "step"})
       .Settings({"beta1", "beta2", "eps"})
       .Formula([](UpdateOperands& u) -> std::vector<Value> {

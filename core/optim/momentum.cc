@@ -19,7 +19,7 @@ MSLUA_OPTIMIZER(momentum) {
          "Gradient descent with momentum, as PyTorch's SGD without dampening and MindSpore's Momentum: g = grad + "
          "weight_decay * param; new_velocity = momentum * velocity + g; new_param = param - lr * new_velocity, or with "
          "nesterov (Sutskever et al., 2013) param - lr * (g + momentum * new_velocity). The velocity starts at 0.")
-      .State("velocity", "moments")
+      .State({"velocity", "moments", "", false, {}})
       .Scalars({"lr", "momentum", "weight_decay"})
       .Settings({"nesterov"})
       .Formula([](UpdateOperands& u) -> std::vector<Value> {

@@ -52,8 +52,8 @@ MSLUA_OPTIMIZER(nadam) {
          "- 0.5 * 0.96^(t * momentum_decay)); P = mu(1) * ... * mu(step); next = mu(step + 1); new_param = param - "
          "lr * ((1 - mu(step)) / (1 - P) * g + next / (1 - P * next) * m) / (sqrt(v / (1 - beta2^step)) + eps). "
          "step counts from 1; m and v start at 0.")
-      .State({"m", "moment1", "", true, {}})
-      .State({"v", "moment2", "", true, {}})
+      .State("m", "moment1")
+      .State("v", "moment2")
       .Scalars({"lr", "weight_decay", "step"})
       .Settings({"beta1", "beta2", "eps", "momentum_decay"})
       .Formula([](UpdateOperands& u) -> std::vector<Value> {

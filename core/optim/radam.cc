@@ -36,8 +36,8 @@ MSLUA_OPTIMIZER(radam) {
          "beta2) - 1; r = n - 2 * step * beta2^step / (1 - beta2^step). Where r is above 5, new_param = param - lr * "
          "m / (1 - beta1^step) * sqrt(1 - beta2^step) / (sqrt(v) + eps) * sqrt((r - 4) * (r - 2) * n / ((n - 4) * "
          "(n - 2) * r)); else param - lr * m / (1 - beta1^step). step counts from 1; m and v start at 0.")
-      .State({"m", "moment1", "", true, {}})
-      .State({"v", "moment2", "", true, {}})
+      .State("m", "moment1")
+      .State("v", "moment2")
       .Scalars({"lr", "weight_decay", "step"})
       .Settings({"beta1", "beta2", "eps"})
       .Formula([](UpdateOperands& u) -> std::vector<Value> {

@@ -24,9 +24,9 @@ MSLUA_OPTIMIZER(rmsprop) {
   def.Update("apply_rmsprop_centered", std::string(kDoc) +
                                            "The root is that of square - mean^2 + epsilon, where mean = decay * mean + "
                                            "(1 - decay) * g. All state starts at 0.")
-      .State({"square", "mean_square", "", true, {}})
-      .State({"moment", "moment", "", true, {}})
-      .State({"mean", "mean_grad", "", true, {}})
+      .State("square", "mean_square")
+      .State("moment", "moment")
+      .State("mean", "mean_grad")
       .Scalars({"lr", "weight_decay"})
       .Settings({"decay", "momentum", "epsilon"})
       .Used([](const Attrs& s, const Shape&) { return s.Bool("centered"); })
@@ -40,8 +40,8 @@ MSLUA_OPTIMIZER(rmsprop) {
         return u.Results({u.Let("param", "param - moment"), square, moment, mean});
       });
   def.Update("apply_rmsprop", std::string(kDoc) + "All state starts at 0.")
-      .State({"square", "mean_square", "", true, {}})
-      .State({"moment", "moment", "", true, {}})
+      .State("square", "mean_square")
+      .State("moment", "moment")
       .Scalars({"lr", "weight_decay"})
       .Settings({"decay", "momentum", "epsilon"})
       .Formula([](UpdateOperands& u) -> std::vector<Value> {

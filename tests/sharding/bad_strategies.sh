@@ -119,7 +119,7 @@ option "strategy_ckpt_load_file = 'four.json'" 2 \
 option "strategy_ckpt_save_file = 's.json', pipeline_stages = 2" 2 \
   "strategy_ckpt_save_file is not built yet with pipeline_stages: leave it out"
 option "device_memory = 'lots'" 2 "device_memory: expected a size such as"
-option "parallel_mode = 'auto_parallel', device_memory = '1KB'" 2 "of 2 devices, and device_memory is 1024 bytes"
+option "parallel_mode = 'auto_parallel', device_memory = '1KB'" 2 "on each of 2 devices, which have 1024"
 
 option "}, samples = {images = function() return ms.ones {1, 1, 2, 2} end" 2 \
   "bad.lua:25: SampleImages: each rank has a part of the network here, and draws nothing alone: leave it out of this "\

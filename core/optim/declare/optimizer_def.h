@@ -70,8 +70,9 @@ struct UpdateDef {
   double sample_low = 0.5, sample_high = 1.5;
   std::vector<Attrs> samples = {{}};
 
+  // Of the parameter's shape, begins at 0, and f32 for a parameter of 16 bits, which lose means of squares.
   UpdateDef& State(std::string operand, std::string name) {
-    states.push_back({std::move(operand), std::move(name), "", false, {}});
+    states.push_back({std::move(operand), std::move(name), "", true, {}});
     return *this;
   }
   UpdateDef& State(StateDef v) {
