@@ -13,6 +13,7 @@ namespace {
 
 std::string RankList(const std::vector<int>& ranks) { return absl::StrCat("{", absl::StrJoin(ranks, ", "), "}"); }
 
+// Why the others have not made the group of these members.
 Status NotMade(const Status& status, const std::vector<int>& members) {
   return WithExitCode(Annotate(status, absl::StrCat("the group of ranks ", RankList(members),
                                                     ", which each of them makes with the same list, in the same "
@@ -20,7 +21,8 @@ Status NotMade(const Status& status, const std::vector<int>& members) {
                       kExitHang);
 }
 
-// That all members give this list. Those that give it sorted do not come: they find that calls differ.
+// That all members give this list, by a call in the group of the sorted list. Members that give the sorted list make
+// another call there, and the difference is found.
 Status CheckOrder(Groups& groups, const std::vector<int>& members, absl::string_view source) {
   std::vector<int> sorted = members;
   std::sort(sorted.begin(), sorted.end());
@@ -68,9 +70,7 @@ StatusOr<Communicator*> Groups::Get(absl::Span<const int64_t> ranks, absl::strin
     RETURN_IF_ERROR(CheckOrder(*this, members, source));
     auto made = world_->Split(members, source, timeout_);
     if (absl::IsInvalidArgument(made.status())) return made.status();
-    if (!made.ok()) {
-      return NotMade(made.status(), members);
-    }
+    if (!made.ok()) return NotMade(made.status(), members);
     part = *std::move(made);
   }
   return part.get();

@@ -28,7 +28,7 @@ class Groups {
   // The group of these ranks of the world, in this order; lives as long as this. Made on first use by its members
   // together: all ranks ask for their groups in one order, as the nodes of a program that they share do. `source` is
   // the recipe line, for messages. InvalidArgument: no such ranks, or this one not among them. Another error, with
-  // kExitHang, where the others do not make it within the timeout.
+  // kExitHang, where the others do not make it within the timeout, or list it in another order.
   StatusOr<Communicator*> Get(absl::Span<const int64_t> ranks, absl::string_view source);
 
   // At least `bytes` of memory that the peers of the host reach without a copy, for one program at a time: the next
