@@ -167,10 +167,10 @@ class StrategySearch {
     ASSIGN_OR_RETURN(best, Minimise(memory_only));
     ASSIGN_OR_RETURN(const Cost least, CostOf(best.shardings));
     if (least.memory > limit)
-      return absl::ResourceExhaustedError(absl::StrCat("a step needs ", least.memory, " bytes on each of ",
-                                                       mesh_.ranks(), " devices, and device_memory is ", limit,
-                                                       " bytes: use more devices or a smaller batch, or raise "
-                                                       "device_memory"));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "a step needs ", least.memory, " bytes on each of ", mesh_.ranks(), " devices, which have ", limit,
+          " (use more devices, a smaller batch, or a larger device_memory, "
+          "in a cluster's file memory_bytes)"));
     return Bisect(std::move(best), least.picoseconds, limit);
   }
 
