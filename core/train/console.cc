@@ -5,7 +5,8 @@
 #include <charconv>
 #include <limits>
 
-#include "absl/strings/str_replace.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 
 namespace mslua {
 
@@ -17,6 +18,14 @@ bool TakeNumber(absl::string_view word, absl::string_view* line, int64_t* value)
   if (at == absl::string_view::npos) return false;
   line->remove_prefix(at + word.size());
   return std::from_chars(line->data(), line->data() + line->size(), *value).ec == std::errc();
+}
+
+// Lines with `prefix` before each.
+std::string EachLine(const std::string& prefix, absl::string_view lines) {
+  std::string text;
+  lines.remove_suffix(1);  // the end of the last one
+  for (const absl::string_view line : absl::StrSplit(lines, '\n')) absl::StrAppend(&text, prefix, line, "\n");
+  return text;
 }
 
 }  // namespace
@@ -87,12 +96,7 @@ void Console::Write() {
   if (buffer_.empty()) return;
   flushed_ = std::chrono::steady_clock::now();
   if (enabled_) {
-    std::string prefixed;
-    if (!prefix_.empty())
-      prefixed =
-          prefix_ +
-          absl::StrReplaceAll(absl::string_view(buffer_).substr(0, buffer_.size() - 1), {{"\n", "\n" + prefix_}}) +
-          "\n";
+    const std::string prefixed = prefix_.empty() ? "" : EachLine(prefix_, buffer_);
     const std::string& text = prefix_.empty() ? buffer_ : prefixed;
     std::fwrite(text.data(), 1, text.size(), out_);
     std::fflush(out_);

@@ -21,7 +21,7 @@ class Console {
   struct Options {
     bool enabled = true;             // this rank prints
     int64_t log_every = 1;           // steps of the training between loss lines; 0: none
-    std::string prefix;              // "[rank 2] "
+    std::string prefix;              // "[rank 2] ", before the lines on `out` alone
     std::string log_path;            // rank_<r>.log: gets every line, also of a rank that does not print
     RecordHealth* health = nullptr;  // of the log; outlives the console. Null where there is no log
   };
