@@ -66,7 +66,7 @@ return function(ops, Operator)
           .. "which its operators exchange by themselves: leave it out, or use data_parallel or stand_alone", name)
       end
       local members = ranks.members(self.arguments.group)
-      if not ranks.is_in(self.arguments.group) then
+      if not ranks.place(members, core.options.rank) then
         errors.fail("%s: rank %d is not in the group '%s' of ranks {%s}", name, core.options.rank, self.arguments.group,
           table.concat(members, ", "))
       end

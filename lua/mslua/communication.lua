@@ -47,10 +47,8 @@ local needed_group = { "group", "string", required = true, doc = "the group's na
 
 -- The place of a rank of the world in a group, from 0.
 local function place(name, members, world_rank)
-  for i, rank in ipairs(members) do
-    if rank == world_rank then return i - 1 end
-  end
-  errors.fail("communication: rank %d is not in the group '%s'", world_rank, name)
+  return ranks.place(members, world_rank)
+    or errors.fail("communication: rank %d is not in the group '%s'", world_rank, name)
 end
 
 --- This rank's number in the group. (group = "world")

@@ -39,14 +39,14 @@ function M.members(name)
   return members
 end
 
---- Whether this rank is in a group.
----@param name string
----@return boolean
-function M.is_in(name)
-  for _, rank in ipairs(M.members(name)) do
-    if rank == core.options.rank then return true end
+--- The place of a rank of the world among the members of a group, from 0; nil: it is none of them.
+---@param members integer[]
+---@param world_rank integer
+---@return integer?
+function M.place(members, world_rank)
+  for i, rank in ipairs(members) do
+    if rank == world_rank then return i - 1 end
   end
-  return false
 end
 
 --- The ranks of a group that are on the host of this one.
