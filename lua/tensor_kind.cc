@@ -54,6 +54,7 @@ StatusOr<int> PushFilled(lua_State* L, Session& session, int dtype_index, double
   TensorType type;
   ASSIGN_OR_RETURN(type.shape, ReadShape(L, 1, "shape"));
   ASSIGN_OR_RETURN(type.dtype, OptDType(L, dtype_index, fallback));
+  RETURN_IF_ERROR(CheckNumber("full", type.dtype, value));
   if (lua_isnoneornil(L, dtype_index)) RETURN_IF_ERROR(CheckUnrounded(type.dtype, value));
   ASSIGN_OR_RETURN(Tensor t, Filled(session, type, value));
   PushObject<Tensor>(L, std::move(t));
@@ -64,8 +65,6 @@ StatusOr<int> MakeOnes(lua_State* L, Session& s) { return PushFilled(L, s, 2, 1,
 StatusOr<int> MakeFull(lua_State* L, Session& s) {
   if (lua_type(L, 2) == LUA_TBOOLEAN) return PushFilled(L, s, 3, lua_toboolean(L, 2), DType::kBool);
   ASSIGN_OR_RETURN(const double value, ReadNumber(L, 2, "full: value"));
-  ASSIGN_OR_RETURN(const DType dtype, OptDType(L, 3, DType::kF32));
-  RETURN_IF_ERROR(CheckNumber("full", dtype, value));
   return PushFilled(L, s, 3, value, DType::kF32);
 }
 
