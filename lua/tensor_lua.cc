@@ -124,9 +124,8 @@ Status PushElement(lua_State* L, const TensorView& t, int64_t i) {
   const double v = LoadAsDouble(t.type.dtype, t.data, i);
   constexpr double kEnd = 0x1p63;  // of int64_t
   if (t.type.dtype == DType::kI64 && (v >= kEnd || static_cast<int64_t>(v) != t.as<int64_t>()[i])) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the int64 ", t.as<int64_t>()[i],
-                     " would be rounded as a number of Lua: compute with the tensor, or print it"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the int64 ", t.as<int64_t>()[i], " would be rounded as a Lua number: compute with the tensor, or print it"));
   }
   lua_pushnumber(L, v);
   return absl::OkStatus();

@@ -14,7 +14,7 @@ namespace mslua {
 StatusOr<Tensor> ReadTensor(Session& session, lua_State* L, int index, absl::optional<DType> dtype,
                             absl::string_view what);
 
-// Pushes an element: a number, or a boolean. InvalidArgument: an i64 that no number of Lua is equal to.
+// Pushes an element: a number, or a boolean. InvalidArgument: an i64 that a Lua number does not hold exactly.
 Status PushElement(lua_State* L, const TensorView& tensor, int64_t i);
 
 }  // namespace mslua

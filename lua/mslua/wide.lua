@@ -1,4 +1,4 @@
---- Numbers of 16 bits in float32, for what 16 bits cannot hold on the way to a result that they can.
+--- Functions of 16-bit floats in float32, where a value on the way to the result is beyond 16 bits.
 local M = {}
 
 local function is_narrow(x) return x.dtype == "float16" or x.dtype == "bfloat16" end

@@ -137,12 +137,12 @@ check.case("single elements compare by value", function()
   check.equal({ b < p, p <= b }, { true, false })
 end)
 
-check.case("an int64 that no number of Lua is equal to is not rounded", function()
+check.case("an int64 that a Lua number does not hold is an error", function()
   local big = ms.Tensor({ 2 ^ 53, -2 ^ 62 }, ms.int64)
   check.equal(big:totable(), { 2 ^ 53, -2 ^ 62 })
   local odd = big + 1
   check.equal(tostring(odd), "[    9007199254740993, -4611686018427387903]")
-  local says = "the int64 9007199254740993 would be rounded as a number of Lua"
+  local says = "the int64 9007199254740993 would be rounded as a Lua number"
   check.fails(says, function() return odd[1] end)
   check.fails(says, function() return odd:totable() end)
   check.fails(says, function() return ops.reshape(odd[{ { 1, 1 } }], {}):item() end)
