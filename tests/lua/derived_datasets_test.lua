@@ -175,7 +175,7 @@ check.case("a function in map", function()
   check.fails_here("the function draws random numbers", function()
     firsts(numbers():map(function(x) return x + math.random(3) end))
   end)
-  check.fails_here("a random transform comes before", function()
+  check.fails_here("a random transform comes before it: call map with the function before map with the", function()
     ms.dataset.NumpySlicesDataset({ ms.rand { 6, 4, 4, 1 } }):map { operations = { vision.RandomHorizontalFlip(),
       function(x) return x end } }:get_dataset_size()
   end)

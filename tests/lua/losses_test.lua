@@ -172,6 +172,8 @@ check.case("MultiMarginLoss", function()
   check.near(flat(squared "none"(out, ids)), { 0, 2.04166666667 }, 1e-11)
   check.near(values(squared "mean":rows(out, ids)), { 0, 2.04166666667 }, 1e-11)
   check_gradient("MultiMarginLoss", function(x_) return squared "mean"(x_, ids) end, { out })
+  check.near(values(nn.MultiMarginLoss { weight = ms.ops.cast(class_weight, "bfloat16") }(ms.ops.cast(out, "float32"),
+    ids)), values(nn.MultiMarginLoss { weight = class_weight }(out, ids)), 1e-6)
   check.fails("gather_d: the label of record 2 is 3",
     function() nn.MultiMarginLoss()(out, ms.Tensor({ 2, 3 }, ms.int32)) end)
   check.fails("MultiMarginLoss: expected outputs [n, classes], got {3}",
@@ -365,6 +367,10 @@ check.case("CrossEntropyLoss with weights is NLLLoss of log_softmax", function()
         values(nn.NLLLoss(options)(ms.ops.log_softmax(logits, -1), labels)), 1e-12)
     end
   end
+  local narrow = ms.ops.cast(weight, "bfloat16")
+  check.near(values(nn.CrossEntropyLoss { weight = narrow }(ms.ops.cast(logits, "float32"),
+    ms.Tensor { { 0.5, 0.5, 0 }, { 0, 0, 1 } })), values(nn.CrossEntropyLoss { weight = weight }(logits,
+    f64 { { 0.5, 0.5, 0 }, { 0, 0, 1 } })), 1e-6)
   check.fails_here("expected 3 numbers, one for each class",
     function() nn.CrossEntropyLoss { weight = f64 { 1, 2 } }(logits, ms.Tensor({ 0, 1 }, ms.int32)) end)
   check.fails_here("one number for each class",

@@ -204,6 +204,8 @@ check.case("images in any other size", function()
   check.fails("without pixels", ops.resize_nearest, ms.zeros { 1, 1, 0, 2 }, { size = 3 })
   check.fails("without pixels", ops.adaptive_avg_pool2d, ms.zeros { 1, 1, 0, 2 }, { output_size = 3 })
   check.fails("attribute 'size' is required", ops.resize_nearest, x)
+  check.equal(ops.AdaptiveAvgPool2D(1)(ms.ones { 1, 2, 3, 3 }).shape, { 1, 2, 1, 1 })
+  check.equal(ops.adaptive_avg_pool2d(ms.ones { 1, 3, 3, 2 }, 1, "NHWC").shape, { 1, 1, 1, 2 })
 end)
 
 check.case("collectives of one rank", function()

@@ -93,6 +93,12 @@ case $out in
   *"note: eval has no effect: the recipe has no eval_dataset"*) ;;
   *) echo "eval without a dataset: nothing said so: $out"; failed=1 ;;
 esac
+sed 's/learning_rate = [0-9.]*/learning_rate = {0.1, 0.1}/' good.lua >rates.lua
+out=$("$mslua" train rates.lua --max-steps 3 2>&1)
+case $out in
+  *"learning_rate has 2 numbers and the training 3 steps: those that follow have the last one"*) ;;
+  *) echo "a list of rates that ends early: nothing said so: $out"; failed=1 ;;
+esac
 recipe two.lua "local y = self.dense(x) return y, y" 0.1
 refused "two outputs and a loss" 2 "two.lua:5: Net: expected one output for the loss, construct returned 2: " \
   "$mslua" train two.lua
