@@ -148,7 +148,7 @@ int RowsOf(const Graph& graph, int32_t at, const ConnectedDimensions& dimensions
            const Sources& sources, bool several) {
   const Node& node = graph.nodes[static_cast<size_t>(at)];
   const bool data = sources.data[static_cast<size_t>(at)];
-  const bool of_weights = sources.parameters[static_cast<size_t>(at)] && !data;  // or of noise that they take in
+  const bool of_weights = sources.parameters[static_cast<size_t>(at)] && !data;
   const size_t rank = node.outputs[0].shape.size();
   bool of_parameters = true;
   for (size_t d = 0; d < rank; ++d) {
